@@ -1,5 +1,5 @@
-//! `busy`: does the same arithmetic seven times, each some 0.4 s, and prints the seconds of each line by line. It touches no memory
-//! and calls nobody, so that what one takes longer than another was taken from it.
+//! `busy`: does the same arithmetic seven times, each some 0.4 s, and prints the seconds of each line by
+//! line. It touches no memory and calls nobody, so that what one takes longer than another was taken from it.
 
 use std::{hint::black_box, time::Instant};
 
@@ -12,7 +12,8 @@ fn main() {
         let start = Instant::now();
         let mut state = black_box(1_u64);
         for _ in 0..black_box(TURNS) {
-            // Knuth's MMIX: each turn waits for the one before. A compiler puts some into one, and not all of them into none.
+            // Knuth's MMIX: each turn waits for the one before. A compiler puts some into one, and not all of
+            // them into none.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         }
         black_box(state);

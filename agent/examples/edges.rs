@@ -1,4 +1,5 @@
-//! Fires edges as fast as it can and writes the ns per edge to a file: one of the programs of `cargo xtask bench`.
+//! Fires edges as fast as it can and writes the ns per edge to a file: one of the programs of `cargo xtask
+//! bench`.
 //!
 //! `edges COUNT FILE [THREADS]`: beside so many threads of the process, which sleep.
 

@@ -1,7 +1,9 @@
-//! The first program of a virtual machine of `cargo xtask vm`: prepares the guest, runs what `/job.json` says, turns off.
+//! The first program of a virtual machine of `cargo xtask vm`: prepares the guest, runs what `/job.json`
+//! says, turns off.
 //!
-//! Each step's output goes to the second serial port line by line, as `NAME| line` (stdout) or `NAME! line` (stderr), and
-//! `NAME= how it ended`; what it has to say itself stands behind `guest:`. It judges nothing: that is the other side's.
+//! Each step's output goes to the second serial port line by line, as `NAME| line` (stdout) or `NAME! line`
+//! (stderr), and `NAME= how it ended`; what it has to say itself stands behind `guest:`. It judges nothing:
+//! that is the other side's.
 
 use std::{
     collections::BTreeMap,
@@ -29,12 +31,12 @@ use nix::{
 };
 use serde::Deserialize;
 
-/// Where the answers go. The log of the kernel has the first port, which on arm64 is not one of these.
+/// Port of the answers. The log of the kernel has the first port, which on arm64 is not one of these.
 const ANSWERS: &str = if cfg!(target_arch = "aarch64") { "/dev/ttyS0" } else { "/dev/ttyS1" };
 /// A device may need a moment after its module is there.
 const DISK_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Everything to be done.
+/// The whole job.
 #[derive(Deserialize)]
 struct Job {
     /// The disk with the programs, by its serial number, and where it goes.
@@ -43,7 +45,7 @@ struct Job {
     results: Option<(String, PathBuf)>,
     /// A disk that is only read, and where it goes.
     shared: Option<(String, PathBuf)>,
-    /// Let nobody see the kernel's BTF.
+    /// Whether to hide the kernel's BTF.
     hide_btf: bool,
     steps: Vec<Step>,
     /// Take further work from the port, an [`Order`] on each line, after these steps.
@@ -53,7 +55,7 @@ struct Job {
 /// Further work.
 #[derive(Deserialize)]
 struct Order {
-    /// To be written before it: path and content.
+    /// Files to write first: path and content.
     files: Vec<(PathBuf, String)>,
     steps: Vec<Step>,
 }
@@ -135,7 +137,8 @@ fn turn_off() -> ! {
     }
 }
 
-/// File systems that every program expects; what this kernel does not have is left out, except for the first three.
+/// File systems that every program expects; what this kernel does not have is left out, except for the first
+/// three.
 fn mounts() -> anyhow::Result<()> {
     for (kind, place, needed) in [
         ("proc", "/proc", true),
@@ -211,7 +214,7 @@ fn steps(job: &Job, steps: &[Step], answers: &Answers) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whatever comes over the port, until it is closed.
+/// Carries out orders from the port, until it is closed.
 fn orders(job: &Job, answers: &Answers) -> anyhow::Result<()> {
     let port = File::open(ANSWERS)?;
     as_it_is(&port).context("the port")?;
@@ -229,9 +232,11 @@ fn orders(job: &Job, answers: &Answers) -> anyhow::Result<()> {
     }
 }
 
-/// Lets a serial port neither repeat what it hears nor wait for a line's end: its lines could be 4,095 bytes long at most.
+/// Lets a serial port neither repeat what it hears nor wait for a line's end: its lines could be 4,095 bytes
+/// long at most.
 fn as_it_is(port: &File) -> std::io::Result<()> {
-    // SAFETY: all fields of the settings may be zero, and the calls are given an open descriptor and settings of their own.
+    // SAFETY: all fields of the settings may be zero, and the calls are given an open descriptor and settings
+    // of their own.
     let done = unsafe {
         let mut settings: libc::termios = std::mem::zeroed();
         libc::tcgetattr(port.as_raw_fd(), &raw mut settings);
@@ -258,7 +263,8 @@ fn ending(status: ExitStatus, timed_out: bool) -> String {
     }
 }
 
-/// The disk that bears this serial number, whatever its name: that depends on the bus and on who was found first.
+/// The disk that bears this serial number, whatever its name: that depends on the bus and on who was found
+/// first.
 fn wait_for(serial: &str) -> anyhow::Result<PathBuf> {
     let started = Instant::now();
     loop {
@@ -274,8 +280,8 @@ fn wait_for(serial: &str) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Loads the modules that came along. Which one needs which differs between kernels, so those that are refused are tried
-/// again after the others.
+/// Loads the modules that came along. Which one needs which differs between kernels, so those that are
+/// refused are tried again after the others.
 fn modules(answers: &Answers) {
     let mut left: Vec<PathBuf> =
         fs::read_dir("/modules").into_iter().flatten().flatten().map(|entry| entry.path()).collect();

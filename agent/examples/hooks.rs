@@ -1,9 +1,10 @@
-//! Holds BPF programs in place while a command runs, and tells what they cost: the inner half of `cargo xtask bench`.
+//! Holds BPF programs in place while a command runs, and tells what they cost: the inner half of `cargo xtask
+//! bench`.
 //!
-//! `hooks empty|ledger|none [--track] [--unsampled] [--stats] -- CMD...` runs the command once under the empty
-//! programs, the real ones (without the sampler, if that is to be left out), or none, and prints one line of JSON: wall
-//! time and, with `--stats`, runs and ns of each program by the kernel's own statistics (which cost about 35 ns a run
-//! themselves, so wall time is measured without them).
+//! `hooks empty|ledger|none [--track] [--unsampled] [--stats] -- CMD...` runs the command once under the
+//! empty programs, the real ones (without the sampler, if that is to be left out), or none, and prints one
+//! line of JSON: wall time and, with `--stats`, runs and ns of each program by the kernel's own statistics
+//! (which cost about 35 ns a run themselves, so wall time is measured without them).
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 use std::{

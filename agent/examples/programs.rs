@@ -1,8 +1,9 @@
-//! What this kernel's verifier makes of each program of the object: one line of JSON per program, for `cargo xtask vm`.
+//! Verdict of this kernel's verifier on each program of the object: one line of JSON per program, for `cargo
+//! xtask vm`.
 //!
-//! Loads everything as the agent does, with `--btf FILE` as it does without the kernel's own BTF. Where that is refused, in all
-//! or in part, loads what was refused one by one and goes on after a refusal, so that one run tells all of them. It attaches
-//! nothing that stays and observes nothing.
+//! Loads everything as the agent does, with `--btf FILE` as it does without the kernel's own BTF. Where that
+//! is refused, in all or in part, loads what was refused one by one and goes on after a refusal, so that one
+//! run tells all of them. It attaches nothing that stays and observes nothing.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 use std::{collections::BTreeMap, path::PathBuf};
@@ -15,7 +16,7 @@ use guestscope::{
 };
 use serde_json::json;
 
-/// How much of the verifier's log is passed on.
+/// Lines of the verifier's log that are passed on.
 const LOG_LINES: usize = 30;
 
 fn main() {

@@ -1,7 +1,8 @@
 //! Phases and context switches at given rates, side by side: one of the programs of `cargo xtask bench`.
 //!
-//! `storm SECONDS PHASES_PER_S SWITCHES_PER_S` prints how many of each there were, as one line of JSON. Phases come in a
-//! burst every millisecond; the switches are those of two threads that hand a byte to and fro.
+//! `storm SECONDS PHASES_PER_S SWITCHES_PER_S` prints how many of each there were, as one line of JSON.
+//! Phases come in a burst every millisecond; the switches are those of two threads that hand a byte to and
+//! fro.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
 
 use anyhow::Context as _;
 
-/// Between two bursts.
+/// Time between two bursts.
 const TICK: Duration = Duration::from_millis(1);
 
 fn main() -> anyhow::Result<()> {

@@ -1,15 +1,18 @@
-//! Link arguments of the marker's shared libraries. Yields a library with a versioned name that needs no other library.
-//! It deliberately links no C library: what they take from one (`getenv`, `__tls_get_addr`, `strlen` and the memory
-//! copies that compilers expect everywhere) is, in any version of glibc or musl, in every program that can load them.
+//! Link arguments of the marker's shared libraries. Yields a library with a versioned name that needs no
+//! other library.
+//! It deliberately links no C library: the symbols they need of one (`getenv`, `__tls_get_addr`, `strlen` and
+//! the memory copies that compilers expect everywhere) are, in any version of glibc or musl, in every program
+//! that can load them.
 
 use std::env;
 
-/// For the library that goes by this name.
+/// Arguments for the library with this soname.
 pub(crate) fn arguments(soname: &str) {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=../link.rs");
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
-    // Cross builds link with the toolchain's own rust-lld, which takes its arguments without a compiler's prefix.
+    // Cross builds link with the toolchain's own rust-lld, which takes its arguments without a compiler's
+    // prefix.
     let direct = env::var("RUSTC_LINKER").is_ok_and(|linker| linker.ends_with("lld"));
     let soname = format!("-soname={soname}");
     // `nodelete`: threads keep state in it and an agent its probe, so a `dlclose` must not take it away.

@@ -1,4 +1,5 @@
-//! What travels inside this binary, packed with zstd: unpacked it would be a tenth of the file, and it is read once at most.
+//! Files that this binary carries, packed with zstd: unpacked they would be a tenth of the binary, and each
+//! is read once at most.
 
 use std::io;
 
@@ -14,7 +15,8 @@ pub(crate) fn probes() -> io::Result<Vec<u8>> {
     zstd::decode_all(PROBES)
 }
 
-/// The program that loads NVIDIA's library; none where the build could not make it, which needs a C library for the target.
+/// The program that loads NVIDIA's library; none where the build could not make it, which needs a C library
+/// for the target.
 ///
 /// # Errors
 /// As above.

@@ -1,8 +1,8 @@
 //! The program under observation: found, started as the right user, adopted before its first instruction.
 //!
-//! Between fork and exec the child runs the program `adopt` on itself (BPF_PROG_TEST_RUN of a raw tracepoint program
-//! happens in the caller's context), so nothing of it is missed and its number in any PID namespace is not needed.
-//! Under sudo it becomes the invoking user afterwards. It watches nothing.
+//! Between fork and exec the child runs the program `adopt` on itself (BPF_PROG_TEST_RUN of a raw tracepoint
+//! program happens in the caller's context), so nothing of it is missed and its number in any PID namespace
+//! is not needed. Under sudo it becomes the invoking user afterwards. It watches nothing.
 
 mod caller;
 mod marker;
@@ -33,26 +33,26 @@ pub enum ChildError {
     /// No such program.
     #[error("command not found: `{0}`")]
     NotFound(String),
-    /// There, and not to be run.
+    /// The file exists and cannot be executed.
     #[error("command cannot be run: `{command}`: {source}")]
     NotRunnable {
-        /// What was asked for.
+        /// The command, as it was given.
         command: String,
-        /// Why.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// It is there, and what the kernel would run it with is not: the `#!` line's program, or the dynamic loader.
+    /// The file exists, and its interpreter does not: the `#!` line's program, or the dynamic loader.
     #[error("command cannot be run: `{command}`: its interpreter or loader is missing: {source}")]
     NoInterpreter {
-        /// What was asked for.
+        /// The command, as it was given.
         command: String,
-        /// Why.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The user of SUDO_UID, DOAS_USER or PKEXEC_UID does not exist.
     #[error("the user who called sudo is unknown: {0}")]
     UnknownUser(String),
-    /// Two of these variables name two users.
+    /// Two of these variables name different users.
     #[error("it is unclear who called: {0}")]
     UnclearUser(String),
 }
@@ -82,7 +82,7 @@ pub fn resolve(command: impl AsRef<OsStr>) -> Result<PathBuf, ChildError> {
         .ok_or_else(|| ChildError::NotFound(text()))
 }
 
-/// Starts the program, adopted if there is something to adopt it with.
+/// Starts the program; adopted if there is a kernel side to adopt it.
 pub fn spawn(
     command: &[OsString],
     environment: &[(&str, OsString)],
@@ -126,12 +126,12 @@ pub fn spawn(
     })
 }
 
-/// A descriptor that becomes readable when the child ends, which still is to be waited for then.
+/// A descriptor that becomes readable when the child ends; the child still has to be waited for.
 pub fn end_of(pid: u32) -> io::Result<OwnedFd> {
     pidfd(pid).or_else(|_| waited_for(pid))
 }
 
-/// Where there is no pidfd_open (gVisor): a thread that waits.
+/// Without pidfd_open (gVisor): a thread that waits.
 fn waited_for(pid: u32) -> io::Result<OwnedFd> {
     let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
     std::thread::Builder::new().name("end".to_owned()).spawn(move || {
@@ -168,8 +168,9 @@ pub fn forwarded() -> SigSet {
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().collect()
 }
 
-/// Blocks the forwarded signals, in this thread and all that it starts, and those by which a terminal stops
-/// who is not in front: the program may put itself there, and the agent writes all the same.
+/// Blocks the forwarded signals in this thread and all that it starts, and SIGTTIN and SIGTTOU, by which a
+/// terminal stops background processes: the program may become the foreground one, and the agent must still
+/// write.
 pub fn block_forwarded() -> io::Result<()> {
     use nix::sys::signal::Signal::{SIGTTIN, SIGTTOU};
     let of_terminals: SigSet = [SIGTTIN, SIGTTOU].into_iter().collect();

@@ -1,4 +1,5 @@
-//! Clocks: the kernel's monotonic one, which every record carries, and the wall, which people and traces want.
+//! Clocks: the kernel's monotonic one, which every record carries, and the wall, which people and traces
+//! want.
 
 /// A pair of readings of the same instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,7 +11,7 @@ pub struct ClockPair {
 }
 
 impl ClockPair {
-    /// Both clocks now: of three tries the one whose two readings of the monotonic clock lie closest together.
+    /// Both clocks now: three tries; the one taken has its two monotonic readings closest together.
     pub fn now() -> Self {
         let read = || {
             let before = now_ns();
@@ -31,7 +32,8 @@ impl ClockPair {
 /// Pairs kept by [`add`]: a day of minutes. Longer runs keep every second one, then every fourth, ...
 pub const MOST_PAIRS: usize = 1_440;
 
-/// Adds the newest pair. The first and the newest are always kept; of the others, as many as a day has minutes.
+/// Adds the newest pair. The first and the newest are always kept; of the others, as many as a day has
+/// minutes.
 pub fn add<T>(pairs: &mut Vec<T>, pair: T) {
     if pairs.len() >= MOST_PAIRS {
         let mut index = 0;
@@ -43,8 +45,8 @@ pub fn add<T>(pairs: &mut Vec<T>, pair: T) {
     pairs.push(pair);
 }
 
-/// The pair that holds for a monotonic time, ns: the last one read before it, or the first. Whoever turns times of one run
-/// into wall time goes by this, so that all of them say the same.
+/// The pair in force at a monotonic time, ns: the last one read before it, or the first. Everything that
+/// turns times of one run into wall time uses this, so that all results agree.
 pub fn in_force<T>(pairs: &[T], monotonic_ns: u64, of: impl Fn(&T) -> ClockPair) -> ClockPair {
     let before = pairs.partition_point(|pair| of(pair).monotonic_ns <= monotonic_ns);
     pairs.get(before.saturating_sub(1)).map(of).unwrap_or_default()
@@ -57,7 +59,8 @@ pub fn now_ns() -> u64 {
 
 fn read_clock(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure lives across the call. These two clocks exist everywhere, so the call cannot fail.
+    // SAFETY: the structure lives across the call. These two clocks exist everywhere, so the call cannot
+    // fail.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -18,8 +18,9 @@ use crate::{kernel::permission, loader::LoadError};
 /// Two for each sampled thread, of which there are 4,096 at most unless somebody asks for more, and some for
 /// each map, hook and CPU.
 const WANTED: u64 = 16_384;
-/// Kept free of what a program can make grow, for what no run can do without: the folder and its last form
-/// (some 20), the export (8), /proc, programs that are met, a clock and a pulse of each CPU that comes.
+/// Descriptors kept free from what a program can make grow, for what every run needs: the folder and its last
+/// form (some 20), the export (8), /proc, connecting programs, a clock and a pulse of each CPU that comes
+/// online.
 const KEPT_FREE: u64 = 72;
 /// Maps, programs and hooks of the kernel side take 80, the rest of the agent 20.
 const KERNEL_SIDE: u64 = 110;
@@ -27,13 +28,13 @@ const KERNEL_SIDE: u64 = 110;
 const EACH_CPU: u64 = 4;
 /// Without a kernel side: the folder, the export, programs a few at a time.
 const ALONE: u64 = 56;
-/// Programs that are with the agent at once, where nothing else needs the room.
+/// Programs connected to the agent at once, where nothing else needs the room.
 const PLACES: u64 = 64;
 const FEW_PLACES: u64 = 8;
 
 static INHERITED: OnceLock<Limit> = OnceLock::new();
 
-/// Soft and hard.
+/// A limit on open files: soft and hard.
 #[derive(Clone, Copy)]
 pub(crate) struct Limit(u64, u64);
 
@@ -63,7 +64,7 @@ pub(crate) fn raise() {
     }
 }
 
-/// Whether a run without a kernel side can open all that it will have to.
+/// Checks that a run without a kernel side can open all the files it will need.
 ///
 /// # Errors
 /// It cannot.
@@ -71,7 +72,7 @@ pub(crate) fn check() -> Result<(), TooFew> {
     check_for(ALONE)
 }
 
-/// The same with a kernel side, where there may be one.
+/// The same for a run with a kernel side, where one can be loaded.
 ///
 /// # Errors
 /// It cannot.
@@ -79,7 +80,7 @@ pub(crate) fn check_for_kernel_side() -> Result<(), LoadError> {
     if permission::missing_for_bpf().is_some() {
         return Ok(());
     }
-    // Not those that this process may run on: each one of the machine gets a clock and a pulse.
+    // Not the CPUs that this process may run on: each online CPU gets a clock and a pulse.
     let cpus = online_cpus().map_or(1, |cpus| cpus.len() as u64);
     Ok(check_for(KERNEL_SIDE + EACH_CPU * cpus + KEPT_FREE)?)
 }
@@ -89,8 +90,8 @@ fn check_for(needed: u64) -> Result<(), TooFew> {
     if left() >= needed { Ok(()) } else { Err(TooFew { allowed, needed: needed + allowed - left() }) }
 }
 
-/// How many more can be opened. Linux says from 6.2 on how many are; before, the kernel gives the lowest
-/// number that is free, and as many are open if nothing below others was closed.
+/// How many more files can be opened. Linux 6.2 and later tell how many are open; before, the lowest free
+/// number stands for that, which is right if no lower one was closed.
 pub(crate) fn left() -> u64 {
     let Ok((allowed, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return u64::MAX };
     let Ok(lowest) = lowest() else { return 0 };
@@ -98,8 +99,7 @@ pub(crate) fn left() -> u64 {
     allowed.saturating_sub(open)
 }
 
-/// Files that this process has open, by the size that the kernel gives the list of them; none where it gives
-/// none.
+/// Files that this process has open, by the size of /proc/self/fd; none where the kernel gives no size.
 fn open_files() -> Option<u64> {
     let bytes = std::fs::metadata("/proc/self/fd").ok()?.len();
     (bytes > 0).then_some(bytes)
@@ -115,23 +115,23 @@ fn lowest() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }
 
-/// Whether something may be opened that a program asks for, and as often as it likes.
+/// Whether a program may cause another file to be opened: it can ask any number of times.
 pub(crate) fn are_free() -> bool {
     left() > KEPT_FREE
 }
 
-/// How many programs may be with the agent at once, which takes a descriptor each.
+/// How many programs may be connected to the agent at once: each takes a descriptor.
 pub(crate) fn places() -> usize {
     (left().saturating_sub(KEPT_FREE) / 2).clamp(FEW_PLACES, PLACES) as usize
 }
 
-/// What this process began with; none if that is what it has.
+/// The limit with which this process began; none if it is unchanged.
 pub(crate) fn inherited() -> Option<Limit> {
     INHERITED.get().copied()
 }
 
 impl Limit {
-    /// Makes it this process's.
+    /// Sets this limit for this process.
     pub(crate) fn set(self) -> nix::Result<()> {
         setrlimit(Resource::RLIMIT_NOFILE, self.0, self.1)
     }
@@ -141,7 +141,7 @@ impl Limit {
 mod tests {
     use super::*;
 
-    /// A free number below others is no room for them.
+    /// A free number below others does not count as room for those.
     #[test]
     fn a_hole_is_not_taken_for_room() {
         if open_files().is_none() {
@@ -149,7 +149,7 @@ mod tests {
         }
         let mut held: Vec<OwnedFd> = (0..400).map(|_| lowest().expect("descriptors are free")).collect();
         let before = left();
-        // The lowest of them.
+        // The lowest number of them.
         drop(held.remove(0));
         assert!(left() <= before + 100, "{} of {before}", left());
     }

@@ -1,7 +1,7 @@
-//! `guestscope explain`: opens a run folder, has its slow requests explained, and tells.
+//! `guestscope explain`: opens a run folder, explains its slow requests, and prints the result.
 //!
-//! It reads the folder and changes nothing in it. A folder that is still being written is read as far as it was when this
-//! began; what cannot be read is said, and the rest explained.
+//! It reads the folder and changes nothing in it. A folder that is still being written is read as far as it
+//! was at the start; what cannot be read is reported, and the rest explained.
 
 use std::path::Path;
 
@@ -26,21 +26,21 @@ pub enum ExplainError {
     /// No request has this number.
     #[error("no request has this number: {number}")]
     NoSuchRequest {
-        /// As it was asked for.
+        /// The number, as it was asked for.
         number: u64,
-        /// Those that there are.
+        /// Numbers that requests of this run have.
         numbers: Option<Numbers>,
     },
-    /// It is there, and in no statistics.
+    /// The request exists, but is in no statistics.
     #[error("request {}: {number}", match why {
         NotCounted::Warmup => "was a warm-up, and is compared with nothing",
         NotCounted::Unfinished => "has no end of its own, so its duration means nothing",
         NotCounted::Damaged => "is damaged, its accounts do not add up",
     })]
     NotCounted {
-        /// As it was asked for.
+        /// The number, as it was asked for.
         number: u64,
-        /// Why not.
+        /// Reason.
         why: NotCounted,
     },
 }
@@ -59,7 +59,7 @@ impl ExplainError {
     }
 }
 
-/// Explains and tells. 0 if there was something to explain, else 1.
+/// Explains and prints. The exit code is 0 if there was something to explain, else 1.
 ///
 /// # Errors
 /// The folder cannot be read, or has no such request.
@@ -67,7 +67,7 @@ pub fn run(arguments: &ExplainArguments) -> anyhow::Result<i32> {
     let folder = Folder::open(&arguments.folder)?;
     let wanted = match arguments.request {
         Some(number) => Wanted::Number(number),
-        // More than are shown, so that who was on the other side is known of all of them.
+        // More requests than are shown, so that the other side is known for all of those shown.
         None => Wanted::Slowest(SLOWEST),
     };
     let mut notes = Vec::new();
@@ -95,7 +95,7 @@ pub fn run(arguments: &ExplainArguments) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// All readings stop where the first one did: a run that goes on adds to its folder meanwhile.
+/// All reads stop where the first one did: a run in progress adds to its folder meanwhile.
 fn requests(folder: &Folder, wanted: Wanted, notes: &mut Vec<String>) -> run::Result<Explanation> {
     let mut most = usize::MAX;
     if folder.manifest().state == State::Running {
@@ -129,7 +129,7 @@ fn facts(
 ) -> ExplainFacts {
     let manifest = folder.manifest();
     notes.extend(lost(manifest));
-    // A run without any has been told to keep none.
+    // A run without any waits was told to keep none.
     let has_all_waits = has_waits && lost_waits(manifest) == 0 && manifest.rows.waits > 0;
     ExplainFacts {
         folder: arguments.folder.clone(),
@@ -158,7 +158,7 @@ fn lost_waits(manifest: &Manifest) -> u64 {
     manifest.health.losses.get("kernel.waits").copied().unwrap_or(0).saturating_add(manifest.rows_lost.waits)
 }
 
-/// What the run lost of that on which evidence rests.
+/// Losses of the run in data on which evidence rests.
 fn lost(manifest: &Manifest) -> Vec<String> {
     let losses = &manifest.health.losses;
     let count = |name: &str| losses.get(name).copied().unwrap_or(0);
@@ -176,7 +176,7 @@ fn lost(manifest: &Manifest) -> Vec<String> {
     notes
 }
 
-/// Why there is nothing, and what to do about it.
+/// Why nothing is explained, and what to do about it.
 fn nothing(explanation: &Explanation, folder: &Path) -> String {
     let left_out = explanation.summary.left_out;
     let kinds = [

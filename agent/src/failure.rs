@@ -11,7 +11,7 @@ use crate::untrusted::plain;
 
 pub use crate::out::{say, say_lines};
 
-/// `error: what: value`, a blank line, `hint: next action`.
+/// Text of the form `error: what: value`, a blank line, `hint: next action`.
 pub fn text(error: &anyhow::Error) -> String {
     let what = chain(error.chain());
     match hint(error) {
@@ -20,9 +20,9 @@ pub fn text(error: &anyhow::Error) -> String {
     }
 }
 
-/// An error and its sources in one line. A source that its error has told already is not told again. Of what
-/// the kernel says of a program (the verifier's log) the last line counts; others may quote a file, whose
-/// lines take the place of nothing.
+/// An error and its sources in one line. A source whose text its error already contains is left out. Of the
+/// verifier's log the last line counts; other errors may quote a file, whose lines must not replace the
+/// error's own.
 pub fn chain<'a>(errors: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
     let mut text = String::new();
     for error in errors {
@@ -37,7 +37,7 @@ pub fn chain<'a>(errors: impl Iterator<Item = &'a (dyn std::error::Error + 'stat
     text
 }
 
-/// The kernel's answer to a program or a type that it was given.
+/// Whether the error is the kernel's answer to a program or a type, which has a log.
 fn has_log(error: &(dyn std::error::Error + 'static)) -> bool {
     error.is::<LoadError>()
         || error.is::<aya::EbpfError>()

@@ -1,6 +1,6 @@
-//! What the agent says about itself: hooks, losses, its own cost. Plain counters that every stage may add to.
+//! The agent's report on itself: hooks, losses, its own cost. Counters to which every stage may add.
 //!
-//! It stands in every report, so that what was not seen is said. It calls no stage and decides nothing.
+//! It stands in every report, so that readers learn what was not seen. It calls no stage and decides nothing.
 
 pub mod losses;
 
@@ -13,18 +13,18 @@ use crate::{phase::PairingLosses, sources::Report};
 pub enum Fidelity {
     /// Kernel BTF: the whole ledger.
     Full,
-    /// BTF from a file: the whole ledger too, by raw tracepoints. What runs already cannot be attached to.
+    /// BTF from a file: the whole ledger too, by raw tracepoints. Running processes cannot be attached to.
     Raw,
-    /// No BTF at all: by the events of classic tracepoints, `cpu`, `runq` and the rest.
+    /// No BTF at all: classic tracepoints give `cpu`, `runq` and the rest.
     Tracepoint,
-    /// No BPF here: phases as threads tell them, with what the kernel tells any thread of itself.
+    /// No BPF: threads report their phases themselves, with what the kernel tells any thread of itself.
     Procfs,
     /// Nothing can be observed.
     None,
 }
 
 impl Fidelity {
-    /// From the most to the least.
+    /// All fidelities, from the most to the least.
     pub const ALL: [Fidelity; 5] =
         [Fidelity::Full, Fidelity::Raw, Fidelity::Tracepoint, Fidelity::Procfs, Fidelity::None];
 
@@ -46,25 +46,25 @@ impl Fidelity {
         matches!(self, Fidelity::Full | Fidelity::Raw)
     }
 
-    /// Whether it sees wake-ups, moves between CPUs, and what the other threads of a process do.
+    /// Whether wake-ups, moves between CPUs, and the other threads of a process are seen.
     pub const fn sees_scheduling(self) -> bool {
         matches!(self, Fidelity::Full | Fidelity::Raw | Fidelity::Tracepoint)
     }
 
-    /// Whether it sees page faults.
+    /// Whether page faults are seen.
     pub const fn sees_faults(self) -> bool {
         matches!(self, Fidelity::Full | Fidelity::Raw | Fidelity::Procfs)
     }
 }
 
-/// What became of a hook.
+/// State of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// In place.
     Ok,
-    /// Refused, and another one is in place that tells the same.
+    /// Refused; another hook is in place that tells the same.
     Fallback,
-    /// This kernel lacks it; what it would have told is missing.
+    /// This kernel lacks it; its data is missing.
     Unsupported,
     /// It should have worked and did not.
     Broken,
@@ -85,21 +85,21 @@ impl Outcome {
     }
 }
 
-/// A hook, what became of it, and what that means.
+/// A hook, its state, and what that means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// As in KERNELS.md, for instance `tp_btf/sched_switch`.
+    /// Name as in KERNELS.md, for instance `tp_btf/sched_switch`.
     pub hook: String,
-    /// What became of it.
+    /// State.
     pub outcome: Outcome,
     /// What it is for, or what is missing without it.
     pub consequence: String,
-    /// What to do about it, if anything.
+    /// Remedy, if there is any.
     pub remedy: Option<String>,
 }
 
 impl Verdict {
-    /// It was in place, and is no more.
+    /// Marks a hook that was in place as lost.
     pub fn fail(&mut self, why: &str) {
         self.outcome = Outcome::Broken;
         self.consequence = format!("missing: {}: {why}", self.consequence);
@@ -131,29 +131,30 @@ pub struct KernelLosses {
     pub ios: u64,
     /// Edges that a thread began to write into shared memory and did not finish (fidelity `procfs`).
     pub edges_unfinished: u64,
-    /// Times that the kernel did not run a probe because it was under way on that CPU, for whatever task.
+    /// Times that the kernel did not run a probe because it was already running on that CPU, for any task.
     pub runs_left_out: u64,
 }
 
 /// What the agent itself used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCost {
-    /// CPU time of the agent's process, user and system, in its own threads, and of the helper that asks graphics processors.
+    /// CPU time of the agent's process, user and system, in its own threads, and of the helper that asks
+    /// graphics processors.
     pub cpu: Duration,
-    /// Wall time that this refers to.
+    /// Wall time to which the CPU times refer.
     pub wall: Duration,
     /// Largest resident set, in bytes.
     pub rss_peak_bytes: u64,
-    /// From start to all probes in place.
+    /// Time from the start until all probes were in place.
     pub attach: Duration,
-    /// CPU time inside the BPF programs, where the kernel counts it (needs statistics to be on).
+    /// CPU time inside the BPF programs, where the kernel counts it (BPF statistics must be enabled).
     pub bpf: Option<Duration>,
 }
 
-/// What became of the export.
+/// State of the export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportHealth {
-    /// Where to, without credentials; none if no export was asked for.
+    /// Endpoint, without credentials; none if no export was asked for.
     pub endpoint: Option<String>,
     /// Spans that the collector took.
     pub spans_sent: u64,
@@ -163,36 +164,38 @@ pub struct ExportHealth {
     pub spans_spilled: u64,
     /// Spans dropped: neither sent nor spilled.
     pub spans_dropped: u64,
-    /// Spans that the collector took and refused (partial success), where it says.
+    /// Spans that the collector accepted and then rejected (partial success), where it says so.
     pub spans_rejected: u64,
-    /// Waits that their traces neither show nor count, because there was no room to keep them until their requests came.
+    /// Waits that their traces neither show nor count, because there was no room to keep them until their
+    /// requests came.
     pub waits_left_out: u64,
     /// The last error, for people.
     pub last_error: Option<String>,
 }
 
-/// All of it.
+/// All health counters of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// How much can be seen.
+    /// Fidelity of the run.
     pub fidelity: Fidelity,
     /// Hook by hook.
     pub hooks: Vec<Verdict>,
-    /// Kernel side.
+    /// Losses of the kernel side.
     pub kernel: KernelLosses,
-    /// Pairing.
+    /// Losses of pairing.
     pub pairing: PairingLosses,
-    /// Processes whose first mark waited in vain: they went on before the agent was ready.
+    /// Processes whose first mark waited in vain: they continued before the agent was ready.
     pub programs_unanswered: u64,
-    /// Connections to the agent's socket from processes that are not observed, or that said nothing. Nothing is lost by them.
+    /// Connections to the agent's socket from processes that are not observed, or that sent nothing. They
+    /// cost no data.
     pub not_let_in: u64,
-    /// Where phases could come from, and what came; known at the end.
+    /// Sources that could make phases, and what they made; known at the end.
     pub sources: Vec<Report>,
-    /// Own cost.
+    /// The agent's own cost.
     pub cost: AgentCost,
-    /// Export.
+    /// State of the export.
     pub export: ExportHealth,
-    /// What could not be written to the run folder, for people; none if all is there.
+    /// Why writing to the run folder failed, for people; none if all is there.
     pub folder_error: Option<String>,
     /// Rows that could not be written to the run folder.
     pub rows_lost: u64,

@@ -1,12 +1,12 @@
-//! What a run of which nothing was marked, or no request, could have been marked by, and the option for it.
+//! Hints for a run with no marks or no requests: how it could have been marked, and the option for that.
 //!
-//! Yields [`Hint`]s from what processes were seen to have. It looks at nothing itself.
+//! Yields [`Hint`]s from observations of processes. It looks at nothing itself.
 
 use crate::{sources::Kind, untrusted::Untrusted};
 
-/// More hints than this help nobody.
+/// Most hints given: more help nobody.
 const MOST: usize = 3;
-/// Ports of one program that are named.
+/// Most ports named of one program.
 const PORTS: usize = 3;
 
 /// A library whose calls can be phases.
@@ -18,12 +18,12 @@ pub enum Library {
     Llama,
     /// TensorFlow.
     TensorFlow,
-    /// What uses NVTX: its own library, or CUDA's.
+    /// A library that uses NVTX: NVIDIA's own library, or CUDA's.
     Nvtx,
 }
 
 impl Library {
-    /// By how the names of their files begin, what a version or a hash follows.
+    /// Begins of file names; a version or a hash follows.
     const FILES: [(&str, Library); 9] = [
         ("libonnxruntime.so", Library::OnnxRuntime),
         ("libllama.so", Library::Llama),
@@ -36,12 +36,12 @@ impl Library {
         ("libcuda.so", Library::Nvtx),
     ];
 
-    /// By the name of its file.
+    /// The library with this file name.
     pub fn by_file(name: &str) -> Option<Self> {
         Self::FILES.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, library)| *library)
     }
 
-    /// What it is called, and the word of `--phase` for it.
+    /// Its display name, and the value of `--phase` for it.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Library::OnnxRuntime => ("ONNX Runtime", "onnxruntime"),
@@ -52,35 +52,35 @@ impl Library {
     }
 }
 
-/// What a process was seen to have.
+/// Observations of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// What the kernel calls it.
+    /// Name by the kernel (comm).
     pub name: Untrusted,
     /// TCP ports on which it listens.
     pub ports: Vec<u16>,
-    /// It runs Python.
+    /// Whether it runs Python.
     pub is_python: bool,
-    /// It was built by Go.
+    /// Whether it was built by Go.
     pub is_go: bool,
-    /// What it has loaded.
+    /// Libraries that it has loaded.
     pub libraries: Vec<Library>,
 }
 
-/// What was asked for, and what can be.
+/// What was asked for, and what is possible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// The program was started, not attached to.
+    /// Whether the program was started by the agent, not attached to.
     pub is_started: bool,
-    /// The kernel side is there.
+    /// Whether there is a kernel side.
     pub sees_kernel: bool,
     /// Ports whose connections were watched.
     pub ports: Vec<u16>,
     /// Sources that were on.
     pub on: Vec<Kind>,
-    /// An option of Python's that keeps its packages from being marked.
+    /// A Python option that keeps its packages from being marked.
     pub python_option: Option<char>,
-    /// Something was marked, and no request.
+    /// Something was marked, but no request.
     pub has_phases: bool,
 }
 
@@ -89,11 +89,11 @@ pub struct Asked {
 pub struct Hint {
     /// The program's name.
     pub program: Untrusted,
-    /// What it was seen to have or do.
+    /// Observation on which the hint rests.
     pub saw: String,
-    /// What to do.
+    /// Advice.
     pub advice: String,
-    /// The option that does it, where one does.
+    /// The option that does it, if there is one.
     pub option: Option<String>,
 }
 
@@ -104,7 +104,7 @@ impl Hint {
     }
 }
 
-/// What to suggest, what helps most first.
+/// Hints, the most helpful first.
 pub fn hints(seen: &[Seen], asked: &Asked) -> Vec<Hint> {
     let mut ports = ports(seen, asked);
     if asked.has_phases {
@@ -126,7 +126,7 @@ pub fn hints(seen: &[Seen], asked: &Asked) -> Vec<Hint> {
     all
 }
 
-/// Processes that go on after the program that was started has ended: nobody looks at them any more.
+/// A hint on processes that outlive the program that was started: nobody observes them any more.
 pub fn left(program: &Untrusted, processes: &[u32]) -> Option<Hint> {
     let (first, more) = (processes.first()?, processes.len() - 1);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -135,7 +135,7 @@ pub fn left(program: &Untrusted, processes: &[u32]) -> Option<Hint> {
     Some(Hint::new(program, &saw, advice, None))
 }
 
-/// Ports that nobody watched. Processes that share one are workers of one server.
+/// Ports that were not watched. Processes that share one are workers of one server.
 fn ports(seen: &[Seen], asked: &Asked) -> Vec<Hint> {
     let mut told = asked.ports.clone();
     let mut hints = Vec::new();

@@ -1,6 +1,7 @@
-//! Values as JSON, which people print too: what a terminal might obey stands there as `\uXXXX`, which means the same.
+//! Values as JSON, which people print too: characters that a terminal might obey are written as `\uXXXX`,
+//! which means the same.
 //!
-//! The only place that makes JSON: everything that is written or sent as such passes here.
+//! The only place that makes JSON: everything that is written or sent as JSON passes here.
 
 use std::fmt::Write as _;
 
@@ -8,19 +9,20 @@ use serde::Serialize;
 
 use crate::untrusted::is_unsafe;
 
-/// On one line, without a line end.
+/// JSON on one line, without a line end.
 #[expect(clippy::disallowed_methods, reason = "escaped here")]
 pub(crate) fn line(value: &impl Serialize) -> serde_json::Result<String> {
     serde_json::to_string(value).map(escaped)
 }
 
-/// Indented, with a line end.
+/// Indented JSON, with a line end.
 #[expect(clippy::disallowed_methods, reason = "escaped here")]
 pub(crate) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(value).map(|text| escaped(text) + "\n")
 }
 
-/// Such characters only occur inside of strings, where the escape means the same. C0 is escaped already.
+/// Escapes what a terminal might obey. Such characters occur only inside strings, where the escape means the
+/// same. C0 is escaped already.
 fn escaped(text: String) -> String {
     let is_meant = |c: char| c != '\n' && is_unsafe(c);
     if text.bytes().all(|byte| byte < 0x7f) {

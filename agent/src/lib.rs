@@ -1,9 +1,9 @@
 //! guestscope's agent: charges every nanosecond of every phase of a program to what the kernel did with it.
 //!
-//! Modules in the order of the data's way: the kernel's facts, the probes, the pump, the pure phases, then folder,
-//! sinks and analysis. ARCHITECTURE.md has the picture and the invariants.
+//! Modules in the order of the data flow: kernel facts, probes, pump, pure phases, then folder, sinks and
+//! analysis. ARCHITECTURE.md has the picture and the invariants.
 
-// Text from outside leaves by `untrusted`, `json` and `out` alone: see .clippy.toml.
+// Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
 

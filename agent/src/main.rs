@@ -18,7 +18,7 @@ fn main() {
             std::process::exit(out::usage(error, Style::detect(stream).color));
         }
     };
-    // What these read may come from elsewhere.
+    // These read files that may come from elsewhere.
     if matches!(command, Command::Explain(_) | Command::Export(_) | Command::Compare(_) | Command::Report(_))
     {
         memory::limit();

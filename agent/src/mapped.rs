@@ -1,7 +1,7 @@
-//! What programs that run have mapped: the marker, and libraries that busy-wait.
+//! Files that running programs have mapped: the marker, and libraries that busy-wait.
 //!
-//! It is handed a process's number and the marker's probe, and yields what went wrong, file by file. Nothing
-//! that the process says is believed.
+//! It takes a process's number and the marker's probe, and yields the problems, file by file. Nothing that
+//! the process says is believed.
 
 use std::{
     fs::{File, OpenOptions},
@@ -22,36 +22,37 @@ use crate::{
     untrusted::{Shown as _, Untrusted},
 };
 
-/// Libraries whose threads busy-wait for each other, by the begins of their files' names: of GCC, LLVM, Intel, and TBB.
+/// Libraries whose threads busy-wait for each other, by how their file names begin: GCC's, LLVM's, Intel's,
+/// and TBB.
 const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
 
-/// How long the files of one process are looked at in one go: one that somebody has made for it takes 40 ms,
-/// and a process may map thousands. What is left out is looked at when what is mapped changes.
+/// Longest time spent on the files of one process in one go: a hostile file takes 40 ms, and a process may
+/// map thousands. Files left out are looked at when the mappings change.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What was found in a process.
+/// Findings in a process.
 pub struct Looked {
-    /// Code in it that busy-waits.
+    /// Its code that busy-waits.
     pub spin: SpinCode,
-    /// What went wrong.
+    /// Problems with its files.
     pub problems: Vec<Problem>,
 }
 
-/// What went wrong with a file or a process.
+/// A problem with a file or a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// For people.
+    /// Text for people.
     pub text: String,
-    /// The agent may not do this, or lacks something: it concerns every program. Else it is the process's own
-    /// matter.
+    /// Whether the agent lacks a permission or something else, which concerns every program. Otherwise it is
+    /// the process's own matter.
     pub is_ours: bool,
 }
 
-/// Problems of one look that are told in words. A process may have mapped any number of damaged files.
+/// Most problems of one look that are described. A process may have mapped any number of damaged files.
 const MOST_PROBLEMS: usize = 5;
 
-/// Attaches the probe to every file with the marker that a process has mapped to execute, those of functions
-/// to files that have them, and finds the code there that busy-waits. The process can make this wait for
+/// Attaches the marker's probe to every file with the marker that a process has mapped executable, probes of
+/// functions to files that have them, and finds code that busy-waits. The process can make this wait for
 /// ever.
 ///
 /// # Errors
@@ -65,7 +66,7 @@ pub fn look(pid: i32, marks: &Marks, functions: Option<&Functions>) -> io::Resul
     }
     let spin = spin_code(&maps);
     if maps.is_empty() {
-        // The kernel shows nothing to whom it does not allow to look.
+        // The kernel shows an empty list to readers without permission.
         problem(format!("the maps of process {pid} may not be read"), true);
     }
     let files: Vec<Map> = maps.into_iter().filter(|map| map.is_code && map.path.is_some()).collect();
@@ -82,9 +83,9 @@ pub fn look(pid: i32, marks: &Marks, functions: Option<&Functions>) -> io::Resul
         });
         let Err(error) = attached else { return true };
         match cause(&error) {
-            // It is no longer mapped.
+            // This file is no longer mapped.
             Some(libc::ENOENT) => {}
-            // Nor is anything else: the process has ended.
+            // Nothing is mapped any more: the process has ended.
             Some(libc::ESRCH) => return false,
             _ if problems.len() < MOST_PROBLEMS => {
                 let text = format!("attaching to `{}`: {error:#}", name(relative));
@@ -102,7 +103,7 @@ pub fn look(pid: i32, marks: &Marks, functions: Option<&Functions>) -> io::Resul
     Ok(Looked { spin, problems })
 }
 
-/// Does something with each until that says that it is enough, and for this long at most. How many were left
+/// Calls `each` on the things until it returns false, and for at most this long. Returns how many were left
 /// out for lack of time.
 fn within<T>(most: Duration, things: Vec<T>, mut each: impl FnMut(T) -> bool) -> usize {
     let begun = Instant::now();
@@ -115,7 +116,7 @@ fn within<T>(most: Duration, things: Vec<T>, mut each: impl FnMut(T) -> bool) ->
     things.len()
 }
 
-/// Where such libraries lie; of more than there is room for the first.
+/// Code ranges of such libraries; the first ones where there are more than fit.
 fn spin_code<'a>(maps: impl IntoIterator<Item = &'a Map>) -> SpinCode {
     let mut code = SpinCode::default();
     let spins = |map: &&Map| map.is_code && map.path.as_ref().is_some_and(|path| spins(path));
@@ -125,21 +126,21 @@ fn spin_code<'a>(maps: impl IntoIterator<Item = &'a Map>) -> SpinCode {
     code
 }
 
-/// `libgomp.so.1`, `libgomp-98b21ff3.so.1`, and not `libompsomething.so`.
+/// True for `libgomp.so.1` and `libgomp-98b21ff3.so.1`, false for `libompsomething.so`.
 fn spins(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
     let after = |begin: &&str| name.strip_prefix(*begin).and_then(|rest| rest.chars().next());
     SPINNERS.iter().filter_map(after).any(|next| !next.is_alphanumeric())
 }
 
-/// The agent may not look into the process.
+/// Error: the agent may not look into the process.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct NoRight(io::Error);
 
-/// By the mapping itself, which leads to the very file, deleted or in whatever mount namespace; the kernel
-/// allows it to root of the initial user namespace. Where it does not, by the process's root, under the path
-/// that it knows the file by: the process may have put anything there, so it has to be the file that is
+/// Opens a mapped file by /proc/PID/map_files, which leads to that very file, deleted or in any mount
+/// namespace; the kernel allows it to root of the initial user namespace. Where it refuses, by the process's
+/// root and the path there: the process may have put anything there, so the file must be the one that is
 /// mapped.
 fn open(pid: i32, map: &Map, relative: &Path) -> anyhow::Result<File> {
     let Map { start, end, .. } = map;
@@ -158,8 +159,8 @@ fn open(pid: i32, map: &Map, relative: &Path) -> anyhow::Result<File> {
     if is_mapped(&found, map)? { Ok(found) } else { Err(io::Error::from(io::ErrorKind::NotFound).into()) }
 }
 
-/// Whether this file is what was mapped, by its number on its device. Mappings of files on btrfs, and on an
-/// overlay before Linux 6.8, show another device than stat(2) does: the number has to do there.
+/// Whether this file is the mapped one, by its inode number and device. Mappings of files on btrfs, and on an
+/// overlay before Linux 6.8, show another device than stat(2) does: there the inode number has to do.
 fn is_mapped(found: &File, map: &Map) -> io::Result<bool> {
     let metadata = found.metadata()?;
     let device = (nix::sys::stat::major(metadata.dev()), nix::sys::stat::minor(metadata.dev()));
@@ -170,7 +171,7 @@ fn is_mapped(found: &File, map: &Map) -> io::Result<bool> {
     Ok(metadata.is_file() && metadata.ino() == map.inode && (device == map.device || has_two_devices()))
 }
 
-/// The kernel's number for what went wrong, if that was all.
+/// The kernel's error number, if that was all that went wrong.
 fn cause(error: &anyhow::Error) -> Option<i32> {
     error.chain().find_map(|cause| {
         let error = cause.downcast_ref::<io::Error>()?;
@@ -178,31 +179,31 @@ fn cause(error: &anyhow::Error) -> Option<i32> {
     })
 }
 
-/// A path that somebody else chose.
+/// A path that a program chose.
 fn name(path: &Path) -> Untrusted {
     path.shown()
 }
 
-/// What a process has mapped to execute, as far as a cheap look tells.
+/// Executable mappings of a process, as far as a cheap look tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedCode {
-    /// Of its program and of libraries, kB.
+    /// Size of the program's code and of libraries' code, kB.
     kib: (u64, u64),
-    /// Where its program lies: elsewhere after each exec, as long as addresses are random.
+    /// Address of the program's code: it changes with each exec, as long as addresses are randomized.
     at: u64,
-    /// When the process began, in the kernel's ticks: by that another one with its number is known.
+    /// Start of the process, in the kernel's ticks: tells it from a later one with the same number.
     pub born: u64,
 }
 
 impl MappedCode {
-    /// A child that was forked has everything mapped where its parent has it, until it begins another
-    /// program.
+    /// Whether this process still runs its parent's program: a forked child has everything mapped where its
+    /// parent has it, until it executes another program.
     pub fn is_program_of(&self, parent: &Self) -> bool {
         self.at == parent.at
     }
 }
 
-/// It changes when a library is loaded or a program replaced, and costs a tenth of reading what is mapped.
+/// Changes when a library is loaded or a program replaced, and costs a tenth of reading the maps.
 pub fn mapped_code(pid: u32) -> Option<MappedCode> {
     let status = tasks::status(format!("/proc/{pid}").as_ref()).ok()?;
     let kibibytes =
@@ -212,13 +213,13 @@ pub fn mapped_code(pid: u32) -> Option<MappedCode> {
     Some(MappedCode { kib, at: stat.code_at, born: stat.born })
 }
 
-/// Threads of a process that are asked for the processes that they have forked.
+/// Most threads of a process that are asked for the processes they have forked.
 const MOST_THREADS: usize = 64;
 
-/// What is read of the list of a thread's children: some 30,000 of them.
+/// Bytes read of the list of a thread's children: some 30,000 of them.
 const CHILDREN_BYTES: u64 = 256 << 10;
 
-/// Processes that this one has started, as far as they are listed.
+/// Child processes of this one, as far as they are listed.
 pub fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists = threads.flatten().take(MOST_THREADS);
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(run(Duration::from_hours(1), 4), (7, 0), "the rest is gone");
     }
 
-    /// A path may lead to anything by the time that it is followed.
+    /// A path may lead to anything by the time it is followed.
     #[test]
     fn only_the_file_that_is_mapped_is_taken_by_its_path() {
         let place = tempfile::tempdir().expect("a folder can be made");

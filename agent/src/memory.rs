@@ -1,21 +1,23 @@
-//! The last limit of the verbs that read what others made: so much memory, then an error and the end.
+//! The last limit of the commands that read files of others: a bound on memory, then an error and the end.
 //!
-//! What is read is bounded where it is read, with better words. This is for what nobody thought of: without it the kernel would
-//! kill the process, or another one, and an allocation that fails would abort it. `run` and `attach` set no limit.
+//! Reads are bounded where they happen, with better messages. This is for cases that nobody thought of:
+//! without it the kernel would kill the process, or another one, and a failed allocation would abort it.
+//! `run` and `attach` set no limit.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// Bytes that these verbs may take from the allocator: beside them stand the program itself, 20 MB, and what compression takes.
+/// Bytes that these commands may allocate: the program itself, 20 MB, and the buffers of compression come on
+/// top.
 const MOST_BYTES: usize = 256 << 20;
 
-/// What a person is told; no memory can be had for other words.
+/// Error text; a constant, since no memory is left to format another one.
 const TOLD: &[u8] = b"error: too much memory is needed: more than 256 MiB\n\nhint: name fewer or shorter runs; a single folder that needs so \
 much was not written by guestscope\n";
 
-/// Bytes that are taken, and those that may be.
+/// Bytes allocated, and the limit.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -25,16 +27,16 @@ const fn resized(layout: Layout, bytes: usize) -> Layout {
     unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) }
 }
 
-/// What an allocator takes for so many bytes, from above: it has sizes of its own and heads, and of many
-/// short words they are most of what there is.
+/// Upper bound of what an allocator takes for so many bytes: it has size classes and headers, and for many
+/// short strings they are most of the total.
 const fn taken(layout: Layout) -> usize {
-    // More than the usual alignment is had by asking for as much more.
+    // An alignment above the usual one is met by allocating as many bytes more.
     let bytes = layout.size() + if layout.align() > 16 { layout.align() } else { 0 };
     if cfg!(target_env = "musl") { taken_of_musl(bytes) } else { taken_of_glibc(bytes) }
 }
 
-/// musl 1.2.1 and later (mallocng): 4 bytes of a head, sizes in steps of 16 bytes, then four in each power of
-/// two, groups of such that have heads; from 128 kB on pages.
+/// musl 1.2.1 and later (mallocng): a header of 4 bytes, sizes in steps of 16 bytes, then four per power of
+/// two, groups of these with headers; pages from 128 kB on.
 const fn taken_of_musl(bytes: usize) -> usize {
     const LARGE: usize = 131_052;
     const EXACT_UNITS: usize = 10;
@@ -46,18 +48,18 @@ const fn taken_of_musl(bytes: usize) -> usize {
     units * 16 + units * 2
 }
 
-/// glibc: 8 bytes of a head, steps of 16 bytes, and what would be left of a piece and is too small for
-/// another one; from 128 kB on it may be pages.
+/// glibc: a header of 8 bytes, steps of 16 bytes, and a remainder too small to split off; from 128 kB on it
+/// may be pages.
 const fn taken_of_glibc(bytes: usize) -> usize {
     const LARGE: usize = 128 << 10;
     if bytes >= LARGE { (bytes + 16).next_multiple_of(4096) } else { (bytes + 8).next_multiple_of(16) + 16 }
 }
 
-/// The system's allocator, counted.
+/// The system's allocator, with a count of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted;
 
-/// From now on more than 256 MiB end the program.
+/// Limits the program to 256 MiB from now on: an allocation beyond ends it.
 pub fn limit() {
     MOST.store(MOST_BYTES, Ordering::Relaxed);
 }
@@ -99,7 +101,7 @@ unsafe impl GlobalAlloc for Counted {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // It may be moved, and is there twice meanwhile.
+        // The block may be moved, and both copies exist meanwhile.
         take(taken(resized(layout, bytes)));
         TAKEN.fetch_sub(taken(layout), Ordering::Relaxed);
         // SAFETY: as the caller promises.

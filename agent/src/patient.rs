@@ -1,8 +1,7 @@
-//! Work that somebody else may hold up, for ever if they like: it is done by a thread of its own, and given
-//! up.
+//! Work that others may block for ever: a thread of its own does it, and is given up on a timeout.
 //!
-//! What /proc tells of a process waits for locks that the process may hold (`maps`, `map_files` and `cmdline`
-//! for the lock of its address space), and a file lies where its owner's own server may answer for it (FUSE,
+//! Reads of /proc for a process wait for locks that the process may hold (`maps`, `map_files` and `cmdline`
+//! for the lock of its address space), and a file may lie where its owner's own server answers for it (FUSE,
 //! also below an overlay), or never. No flag of open(2) helps against that.
 
 use std::{
@@ -14,27 +13,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Threads that may be held up at once. Each is as good as nothing while it waits, but they must have an end.
+/// Most threads that may be blocked at once. Each costs next to nothing while it waits, but their number must
+/// be bounded.
 const MOST: usize = 64;
-/// What such work needs is little: a few buffers.
+/// Stack size: such work needs a few buffers only.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Threads that were given up and have not come back.
+/// Threads that were given up and have not returned.
 static HELD_UP: AtomicUsize = AtomicUsize::new(0);
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoAnswer {
-    /// It took too long. It may be done later.
+    /// It took too long. It may still be done later.
     #[error("it did not answer in time")]
     Late,
-    /// Too many others wait for their answers, or no thread can be had.
+    /// Too many others wait for their answers, or no thread can be started.
     #[error("too much of what was asked before has no answer yet")]
     Busy,
 }
 
-/// Does `work` on another thread and waits for it for so long. Every `turn` of that time `meanwhile` is
-/// called.
+/// Does `work` on another thread and waits for it up to a time limit, calling `meanwhile` every `turn`.
 ///
 /// # Errors
 /// There is no answer.
@@ -46,7 +45,7 @@ pub(crate) fn within<T: Send + 'static>(
     within_most(MOST, &HELD_UP, (limit, turn), meanwhile, work)
 }
 
-/// [`within`] for a thread that has nothing else to do meanwhile.
+/// [`within`] for a thread that has nothing else to do.
 ///
 /// # Errors
 /// There is no answer.
@@ -73,7 +72,7 @@ fn within_most<T: Send + 'static>(
     let body = move || {
         let done = work();
         held_up.fetch_sub(1, Ordering::AcqRel);
-        // Nobody may wait for it any more.
+        // The receiver may have given up.
         sender.send(done).unwrap_or_default();
     };
     let thread = thread::Builder::new().name("looks".to_owned()).stack_size(STACK_BYTES);
@@ -88,7 +87,7 @@ fn within_most<T: Send + 'static>(
             Ok(done) => return Ok(done),
             Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(NoAnswer::Late),
             Err(RecvTimeoutError::Timeout) => meanwhile(),
-            // It panicked: the binaries that people get end then.
+            // It panicked: release binaries end then.
             Err(RecvTimeoutError::Disconnected) => return Err(NoAnswer::Busy),
         }
     }
@@ -119,7 +118,7 @@ mod tests {
         };
         assert_eq!([ask(), ask(), ask()], [Err(NoAnswer::Late), Err(NoAnswer::Late), Err(NoAnswer::Busy)]);
         assert!(turns >= 2, "what else there is to do got its turn {turns} times");
-        // Those that come back make room for others.
+        // Threads that return make room for others.
         for _ in 0..2 {
             release.send(()).expect("it waits");
         }

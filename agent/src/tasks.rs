@@ -1,7 +1,7 @@
-//! What /proc says of a process: its state, its numbers, what it has mapped. Read as bytes, since a process
+//! Facts from /proc about a process: its state, its numbers, its mappings. Read as bytes, since a process
 //! chooses its name and the names of its files.
 //!
-//! Yields plain values. A library for this was left: it takes `/SYSVx`, which anybody can call a file, for
+//! Yields plain values. A library for this was dropped: it takes `/SYSVx`, which anybody can name a file, for
 //! shared memory, and panics.
 
 use std::{
@@ -13,28 +13,28 @@ use std::{
 
 use crate::{guarded, untrusted::Untrusted};
 
-/// The most that is read of a process's maps: 65,530 of them, as many as a process may have, of 128 bytes
-/// each. Paths may be longer.
+/// Most bytes read of a process's maps: 65,530 lines, the most a process may have, of 128 bytes each. Paths
+/// may be longer.
 const MAPS_BYTES: u64 = 8 << 20;
-/// More than any other file below `/proc/PID` has: `status` of a process in 65,536 groups takes 700 kB.
+/// Bound for any other file below `/proc/PID`: `status` of a process in 65,536 groups takes 700 kB.
 const FILE_BYTES: u64 = 1 << 20;
-/// From the kernel's sched.h.
+/// Flag of a kernel thread, from the kernel's sched.h.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// As the kernel calls it.
+    /// Name by the kernel.
     pub(crate) comm: Vec<u8>,
-    /// One letter: `S` sleeps, `Z` has ended and was not waited for.
+    /// One letter: `S` sleeps, `Z` is a zombie.
     pub(crate) state: u8,
-    /// Its parent's number.
+    /// Process number of the parent.
     pub(crate) parent: i32,
-    /// A thread of the kernel's own.
+    /// Whether it is a kernel thread.
     pub(crate) is_kernels: bool,
-    /// When it began, in ticks since the boot.
+    /// Start time, in ticks since boot.
     pub(crate) born: u64,
-    /// Where its program's code begins, if that may be known.
+    /// Address of the program's code, if it may be known.
     pub(crate) code_at: u64,
 }
 
@@ -52,12 +52,12 @@ impl Stat {
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// It has ended, and was not waited for.
+    /// Whether it has ended and was not waited for (zombie).
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// The second field, in parentheses, may hold anything: parentheses too.
+    /// The second field, in parentheses, may hold anything, parentheses too.
     fn parse(text: &[u8]) -> Option<Self> {
         let (begin, end) =
             (text.iter().position(|&byte| byte == b'(')?, text.iter().rposition(|&byte| byte == b')')?);
@@ -76,7 +76,7 @@ impl Stat {
     }
 }
 
-/// `/proc/PID/status`, or of a thread: what is no text in it is replaced.
+/// `/proc/PID/status`, or that of a thread; bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 /// There is no such process.
@@ -87,33 +87,33 @@ pub(crate) fn status(path: &Path) -> io::Result<String> {
 
 /// The value of a field of [`status`].
 pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    // Behind the name, which cannot end a line.
+    // After the name, which cannot hold a line end.
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// A part of what a process has mapped.
+/// One mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Map {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// It may be executed.
+    /// Whether it is executable.
     pub(crate) is_code: bool,
     /// Major and minor number of the file's device.
     pub(crate) device: (u64, u64),
     pub(crate) inode: u64,
-    /// The file's path, as the process sees it; none for memory without a file.
+    /// Path of the file, as the process sees it; none for memory without a file.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// What a process has mapped, as far as it is read, and whether there is more.
+/// Mappings of a process, as far as they are read, and whether there are more.
 ///
 /// # Errors
-/// There is no such process, or it may not be looked at.
+/// There is no such process, or the agent may not look at it.
 pub(crate) fn maps(pid: i32) -> io::Result<(Vec<Map>, bool)> {
     let mut text = guarded::read_begin(format!("/proc/{pid}/maps").as_ref(), MAPS_BYTES)?;
     let is_cut = text.len() as u64 == MAPS_BYTES;
     if is_cut {
-        // The last line may be half a line.
+        // The last line may be incomplete.
         text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
     }
     Ok((text.split(|&byte| byte == b'\n').filter_map(Map::parse).collect(), is_cut))

@@ -1,12 +1,13 @@
-//! Text that somebody else chose: names of threads, phases, groups and devices, paths, command lines, messages of libraries and servers.
+//! Text that others chose: names of threads, phases, groups and devices, paths, command lines, messages of
+//! libraries and servers.
 //!
-//! [`Untrusted`] can be formatted in one way only, in which it gives no orders to a terminal and cannot pretend to be other
-//! text. The rule, for everything that people read: a line end or a tab becomes a space; any other character that a terminal
-//! obeys, that turns the direction of writing, or that takes no place of its own and is no accent, becomes U+FFFD; of more than
-//! [`LONGEST`] characters the rest becomes an ellipsis. All other text stays as it is. Files of tables keep the exact text,
-//! and so does JSON, as [`crate::json`] writes it.
+//! [`Untrusted`] can be formatted in one way only, in which it gives no orders to a terminal and cannot pose
+//! as other text. The rule, for everything that people read: a line end or a tab becomes a space; any other
+//! character that a terminal obeys, that changes the direction of writing, or that has no width and is no
+//! accent, becomes U+FFFD; beyond [`LONGEST`] characters the rest becomes an ellipsis. All other text stays
+//! as it is. Tables and JSON keep the exact text, JSON as [`crate::json`] writes it.
 //!
-//! There is no way around, because it is no `str` and lends none:
+//! There is no way around it, because it is no `str` and lends none:
 //!
 //! ```compile_fail,E0614
 //! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
@@ -40,19 +41,20 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Stands for what may not be shown.
+/// Replacement for what may not be shown.
 pub const REPLACEMENT: char = '\u{fffd}';
-/// Longest text that is shown, in characters: a message of a collector may be a whole page.
+/// Longest text shown, in characters: a message of a collector may be a whole page.
 pub const LONGEST: usize = 4096;
 /// Longest quotation inside a sentence of this program, in characters.
 pub const LONGEST_QUOTED: usize = 300;
 
-/// Text from outside, cheap to copy. What formats it gets it fit for people; [`Untrusted::stored`] gives it as it came.
+/// Text from outside, cheap to copy. Formatting makes it fit for people; [`Untrusted::stored`] gives it
+/// unchanged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Untrusted(Arc<str>);
 
 impl Untrusted {
-    /// From bytes; what is no UTF-8 becomes U+FFFD.
+    /// Text from bytes; invalid UTF-8 becomes U+FFFD.
     #[expect(clippy::disallowed_methods, reason = "the text is untrusted from here on")]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self::from(String::from_utf8_lossy(bytes))
@@ -64,27 +66,27 @@ impl Untrusted {
         Self::from(text.to_string_lossy())
     }
 
-    /// What somebody else's value says of itself: an error of a library that quotes a file, a status of a
-    /// server. It is quoted inside sentences, and so it is one line of at most [`LONGEST_QUOTED`] characters,
-    /// here already.
+    /// Text by which another library's value describes itself: an error that quotes a file, a status of a
+    /// server. It is quoted inside sentences, so it is cut here to one line of at most [`LONGEST_QUOTED`]
+    /// characters.
     pub fn told(what: impl fmt::Display) -> Self {
         let mut quoted = Quoted::default();
-        // It stops its writer where it has enough.
+        // The writer stops when it has enough.
         let _ = write!(quoted, "{what}");
         Self::from(quoted.0)
     }
 
-    /// As it came, for what keeps or compares it. Never for what people read: formatting is.
+    /// The exact text, to keep or compare. Never for people to read: formatting is.
     pub fn stored(&self) -> &str {
         &self.0
     }
 
-    /// There is no text.
+    /// Whether there is no text.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// As it is formatted.
+    /// The text as it is formatted.
     pub fn plain(&self) -> Cow<'_, str> {
         plain(&self.0)
     }
@@ -96,7 +98,7 @@ impl fmt::Display for Untrusted {
     }
 }
 
-/// With the numbers of what may not be shown, for developers.
+/// With the code points of what may not be shown, for developers.
 impl fmt::Debug for Untrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
@@ -165,7 +167,7 @@ impl PartialEq<&str> for Untrusted {
     }
 }
 
-/// As it came: escaping is for the format, see [`crate::json`].
+/// The exact text: escaping is for the format, see [`crate::json`].
 impl Serialize for Untrusted {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)
@@ -178,7 +180,7 @@ impl<'de> Deserialize<'de> for Untrusted {
     }
 }
 
-/// Takes what is written as one line, up to a length.
+/// A writer that takes text as one line, up to a length.
 #[derive(Debug, Default)]
 struct Quoted(String);
 
@@ -189,7 +191,7 @@ impl fmt::Write for Quoted {
             if is_space && (self.0.is_empty() || self.0.ends_with(' ')) {
                 continue;
             }
-            // In bytes first, which is asked quickly.
+            // Bytes first, which is a fast check.
             if self.0.len() >= LONGEST_QUOTED && self.0.chars().count() >= LONGEST_QUOTED {
                 self.0.push('\u{2026}');
                 return Err(fmt::Error);
@@ -200,7 +202,7 @@ impl fmt::Write for Quoted {
     }
 }
 
-/// Quotations in a row, the first ones.
+/// The first 20 quotations, separated by commas, and the number of the rest.
 pub fn listed<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
     const MOST: usize = 20;
     let mut all = all.into_iter();
@@ -213,13 +215,13 @@ pub fn listed<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
     shown.join(", ")
 }
 
-/// Texts with a sign between them.
+/// Texts joined by a separator.
 pub fn join(parts: &[Untrusted], between: &str) -> Untrusted {
     let parts: Vec<&str> = parts.iter().map(Untrusted::stored).collect();
     parts.join(between).into()
 }
 
-/// Text on one line by the rule of this module.
+/// Text on one line, by the rule of this module.
 pub fn plain(text: &str) -> Cow<'_, str> {
     let is_short = text.len() <= LONGEST || text.chars().nth(LONGEST).is_none();
     if is_short && !text.chars().any(is_unsafe) {
@@ -237,7 +239,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Part of a line, of any length.
+/// Part of a line, of any length, by the same rule.
 pub fn plain_part(text: &str) -> Cow<'_, str> {
     match plain_lines(text) {
         plain if plain.contains('\n') => Cow::Owned(plain.replace('\n', " ")),
@@ -245,7 +247,7 @@ pub fn plain_part(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text of several lines by the same rule, of any length: a last check of what is about to leave.
+/// Text of several lines by the same rule, of any length: a last check before output.
 pub fn plain_lines(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| c != '\n' && is_unsafe(c)) {
         return Cow::Borrowed(text);
@@ -259,7 +261,7 @@ pub fn plain_lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(shown).collect())
 }
 
-/// [`plain_lines`], and the emphasis that this program gives: `ESC [ 1;31 m`.
+/// [`plain_lines`], which keeps this program's own emphasis: `ESC [ 1;31 m`.
 pub fn plain_colored(text: &str) -> Cow<'_, str> {
     let is_emphasis = |code: &str| code.len() <= 12 && code.bytes().all(|c| c.is_ascii_digit() || c == b';');
     let mut parts = text.split('\u{1b}');
@@ -278,9 +280,9 @@ pub fn plain_colored(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Paths and arguments, as people are shown them.
+/// Paths and arguments that can be shown to people.
 pub trait Shown {
-    /// What stands for it in text.
+    /// Text that can be shown.
     fn shown(&self) -> Untrusted;
 }
 
@@ -296,11 +298,11 @@ impl Shown for OsStr {
     }
 }
 
-/// Characters that nothing but whitespace and U+FFFD stands for where people read.
+/// Characters replaced by whitespace or U+FFFD in text for people.
 ///
-/// Controls (C0, DEL, C1); characters of format: of the direction of writing, joiners, tags (Unicode's category Cf);
-/// separators of lines and paragraphs; letters without a shape (fillers); what is no character, and what has another
-/// shape in each font (private use).
+/// Controls (C0, DEL, C1); format characters: direction of writing, joiners, tags (Unicode's category Cf);
+/// separators of lines and paragraphs; letters without a shape (fillers); noncharacters, and private use,
+/// which has another shape in each font.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control() || (c > '~' && is_unseen(c))
 }

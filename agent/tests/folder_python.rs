@@ -1,6 +1,7 @@
 //! Other people's tools on a run folder: pyarrow and DuckDB must read it and find that the accounts add up.
 //!
-//! Needs GUESTSCOPE_PYTHON, an interpreter that has both packages; without it the test says that it was skipped.
+//! Needs GUESTSCOPE_PYTHON, an interpreter that has both packages; without it the test says that it was
+//! skipped.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

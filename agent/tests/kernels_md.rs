@@ -1,5 +1,5 @@
-//! The tables of ebpf/KERNELS.md against the code: a row for each hook and each kernel field, and no row for anything
-//! else. What the rows say is for people to keep true.
+//! The tables of ebpf/KERNELS.md against the code: a row for each hook and each kernel field, and no row for
+//! anything else. What the rows say is for people to keep true.
 
 use std::collections::BTreeSet;
 

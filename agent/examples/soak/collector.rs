@@ -1,7 +1,9 @@
-//! A collector that counts and keeps nothing: which spans came, and which came twice. It can go away and come back.
+//! A collector that counts and keeps nothing: which spans came, and which came twice. It can go away and come
+//! back.
 //!
-//! Speaks OTLP over gRPC. A span is known by the number of its request and its name, a bit each, so that hours of a busy
-//! service fit into some megabytes. Spans of the kernel's service are counted, not told apart.
+//! Speaks OTLP over gRPC. A span is known by the number of its request and its name, a bit each, so that
+//! hours of a busy service fit into some megabytes. Spans of the kernel's service are counted, not told
+//! apart.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -23,7 +25,7 @@ use tonic::{Request, Response, Status, codec::CompressionEncoding, transport::se
 /// Names of spans of the program that are told apart.
 const NAMES: usize = 8;
 
-/// What came.
+/// Counts of received spans.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     names: Vec<String>,
@@ -95,7 +97,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// On a free port, taking.
+    /// Starts it on a free port.
     pub(crate) fn start() -> std::io::Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut collector = Self { service: Service::default(), address, serving: None };
@@ -103,7 +105,7 @@ impl Collector {
         Ok(collector)
     }
 
-    /// For the agent.
+    /// Address for the agent.
     pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }

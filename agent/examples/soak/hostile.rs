@@ -1,5 +1,5 @@
-//! Neighbours that nobody observes and that mean harm: a flood of connections to the agent by another user, processes
-//! that come and go by the hundred, names that are no names.
+//! Neighbours that nobody observes and that mean harm: a flood of connections to the agent by another user,
+//! processes that come and go by the hundred, names that are no names.
 
 use std::{
     fs, io,
@@ -11,15 +11,15 @@ use std::{
     time::Duration,
 };
 
-/// Nobody's.
+/// User number of nobody.
 const USER: u32 = 65_534;
 /// Processes a second.
 const FORKS_PER_S: u32 = 200;
 
-/// Until standard input ends.
+/// Disturbs until standard input ends.
 pub(crate) fn disturb(note: &Path) -> anyhow::Result<()> {
     let place = place(note);
-    // Whoever floods is another user; the rest of this process as well, from here on.
+    // The flood comes from another user; so does the rest of this process, from here on.
     nix::unistd::setgid(USER.into())?;
     nix::unistd::setuid(USER.into())?;
     thread::spawn(storm);

@@ -1,8 +1,9 @@
-//! What `cargo xtask bench soak` works with: a busy service, the collector that counts its spans, and hostile neighbours.
+//! Helpers of `cargo xtask bench soak`: a busy service, the collector that counts its spans, and hostile
+//! neighbours.
 //!
-//! `soak program SECONDS REQUESTS_PER_S NOTE` makes requests of five phases; `soak collector` says where it listens and
-//! obeys `away`, `back` and `count`, a line each; `soak hostile NOTE` disturbs until its standard input ends. NOTE is a
-//! file in which the program says where the agent listens.
+//! `soak program SECONDS REQUESTS_PER_S NOTE` makes requests of five phases; `soak collector` says where it
+//! listens and obeys `away`, `back` and `count`, a line each; `soak hostile NOTE` disturbs until its standard
+//! input ends. NOTE is a file in which the program says where the agent listens.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod collector;
@@ -17,7 +18,7 @@ use std::{
 
 use self::collector::{Collector, Counts};
 
-/// Between two bursts.
+/// Time between two bursts.
 const TICK: Duration = Duration::from_millis(1);
 /// Inside a request: five spans.
 const PHASES: [&str; 4] = ["parse", "look up", "compute", "answer"];

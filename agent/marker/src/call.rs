@@ -1,4 +1,4 @@
-//! The calls, as the C ABI and the Rust API share them: pointers and tokens in, edges out.
+//! The calls, shared by the C ABI and the Rust API: pointers and tokens in, edges out.
 //! Yields what `guestscope.h` promises, for which this file is the implementation.
 //! It deliberately checks no caller: a wrong token is passed on, and the agent counts it.
 
@@ -9,10 +9,11 @@ use crate::{
     process, thread, token,
 };
 
-/// The source of what a program marks itself.
+/// The source number of a program's own marks.
 const MARKER: u8 = 0;
 
-/// A phase begins on this thread; returns its token, which is never 0. `request` is a number to show, 0 for none.
+/// A phase begins on this thread; returns its token, which is never 0. `request` is a number to show, 0 for
+/// none.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -22,7 +23,7 @@ pub unsafe fn begin(name: *const u8, len: usize, request: u64) -> u64 {
     unsafe { begin_from(MARKER, name, len, request) }
 }
 
-/// The same, of a source with this number.
+/// The same for the source with this number.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -37,8 +38,8 @@ pub unsafe fn begin_from(source: u8, name: *const u8, len: usize, request: u64) 
     })
 }
 
-/// The same, of a part of some work that is no phase where the thread is inside none: what a library says of
-/// its inside, on threads of its own as well.
+/// The same for a detail, which is no phase where the thread is inside none: the inside of a library, on its
+/// own threads as well.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -54,8 +55,8 @@ pub unsafe fn begin_detail(source: u8, name: *const u8, len: usize, request: u64
     })
 }
 
-/// A request begins on this thread: always a root. `scheduled_ns` is when it should have, on `CLOCK_MONOTONIC`, 0 where
-/// there is no schedule.
+/// A request begins on this thread: always a root. `scheduled_ns` is its scheduled start on
+/// `CLOCK_MONOTONIC`, 0 where there is no schedule.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -65,7 +66,7 @@ pub unsafe fn request(name: *const u8, len: usize, request: u64, scheduled_ns: u
     unsafe { request_from(MARKER, name, len, request, scheduled_ns) }
 }
 
-/// The same, of a source with this number.
+/// The same for the source with this number.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -90,7 +91,7 @@ pub fn end(token: u64) {
     forget(token);
 }
 
-/// A root that has ended is in no trace any more.
+/// Forgets the trace of a root that has ended.
 #[inline]
 fn forget(token: u64) {
     if token::is_root(token) {
@@ -98,8 +99,8 @@ fn forget(token: u64) {
     }
 }
 
-/// The first phase of the request `root` begins, and began when the request did. Where that has had a phase before, was left
-/// meanwhile, or is not the innermost root of this thread, it begins now.
+/// The first phase of the request `root` begins, at the instant at which the request did. If the request has
+/// had a phase before, was left meanwhile, or is not the innermost root of this thread, the phase begins now.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -115,8 +116,8 @@ pub unsafe fn first(root: u64, name: *const u8, len: usize) -> u64 {
     })
 }
 
-/// The phase of `token` ends, and another one begins at the same instant. Of an outermost phase, which is a trace of its own, and
-/// of 0, the innermost phase, whichever that is, the end is told by itself.
+/// The phase of `token` ends, and another one begins at the same instant. An outermost phase is a trace of
+/// its own, and the innermost phase (0) is unknown here: for these the end is a separate edge.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -137,8 +138,8 @@ pub unsafe fn next(token: u64, name: *const u8, len: usize) -> u64 {
     })
 }
 
-/// The phases of both tokens end at the same instant, `inner` within `outer`. Where one is 0, the innermost phase, each end is
-/// told by itself: which phase that is only a reader of edges knows, and not for two at once.
+/// The phases of both tokens end at the same instant, `inner` within `outer`. Where one is 0, the innermost
+/// phase, each end is a separate edge: only a reader of edges knows that phase, and not for two at once.
 #[inline]
 pub fn end_both(inner: u64, outer: u64) {
     if inner == 0 || outer == 0 {
@@ -165,7 +166,7 @@ pub fn leave(token: u64) {
     }
 }
 
-/// The phase of `token`, which was left, goes on here. 0 does nothing.
+/// The phase of `token`, which was left, continues here. 0 does nothing.
 #[inline]
 pub fn enter(token: u64) {
     if token != 0 {
@@ -176,8 +177,8 @@ pub fn enter(token: u64) {
     }
 }
 
-/// The root of `token` joins the trace `trace_id` under the span `parent`; 0 is the root that this thread is inside.
-/// Nothing happens outside all roots, or for a trace id of zeros, which W3C Trace Context forbids.
+/// The root of `token` joins the trace `trace_id` under the span `parent`; 0 is the root that this thread is
+/// inside. Nothing happens outside all roots, or for a trace id of zeros, which W3C Trace Context forbids.
 pub fn context(token: u64, trace_id: [u8; 16], parent: [u8; 8]) {
     let whole = u128::from_be_bytes(trace_id);
     let trace = TraceId { high: (whole >> 64) as u64, low: whole as u64 };
@@ -190,8 +191,8 @@ pub fn context(token: u64, trace_id: [u8; 16], parent: [u8; 8]) {
     });
 }
 
-/// The phase of `token` is a child of the span `span` of the program's own, in the trace `trace_id`. Its
-/// request joins that trace if it is in none. Nothing happens for the token 0, or for a trace id of zeros.
+/// The phase of `token` is a child of the program's own span `span`, in the trace `trace_id`. Its request
+/// joins that trace if it is in none. Nothing happens for the token 0, or for a trace id of zeros.
 pub fn parent(token: u64, trace_id: [u8; 16], span: [u8; 8]) {
     let whole = u128::from_be_bytes(trace_id);
     if token != 0 && whole != 0 {
@@ -230,8 +231,8 @@ pub unsafe fn mark(name: *const u8, len: usize) {
     thread::with(|thread| thread.fire(Operation::Mark, [0, name as u64, len, 0, 0]));
 }
 
-/// The phase of `token`, which is open, gets the name that it will keep (a length of 0: it keeps its own),
-/// and a status code, 0 for none. The token 0 does nothing.
+/// The open phase of `token` gets its final name (a length of 0: it keeps its own), and a status code, 0 for
+/// none. The token 0 does nothing.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -245,8 +246,8 @@ pub unsafe fn rename(token: u64, name: *const u8, len: usize, status: u64) {
     thread::with(|thread| thread.fire(Operation::Rename, [token, name as u64, len, status, 0]));
 }
 
-/// A source says something of itself: `+` and what it found, or `!` and what it could not, and why. At most
-/// 64 bytes are read.
+/// A message of a source: `+` and what it found, or `!` and what it could not, and why. At most 64 bytes are
+/// read.
 ///
 /// # Safety
 /// `text` is null or points to `len` readable bytes.
@@ -256,8 +257,8 @@ pub unsafe fn tell(source: u8, text: *const u8, len: usize) {
     thread::with(|thread| thread.fire(Operation::Tell, [0, text as u64, len, 0, 0]));
 }
 
-/// Tells a process from one that was forked from it: another number, never 0. For libraries that keep what is
-/// open themselves.
+/// A number, never 0, that differs between a process and its forked children. For libraries that keep their
+/// own open ranges.
 #[doc(hidden)]
 #[inline]
 pub fn process() -> u32 {

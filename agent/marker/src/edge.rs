@@ -1,5 +1,5 @@
 //! The probe point: one function that does nothing, and the note that tells tracers where it is.
-//! Yields the wire contract with the agent: what each of the six arguments holds for each operation.
+//! Yields the wire contract with the agent: the six arguments for each operation.
 //! It deliberately knows nothing of threads, tokens or names beyond passing them on.
 
 /// Version of the wire contract, in bits 8-15 of the first argument.
@@ -8,19 +8,21 @@ pub const ABI_VERSION: u64 = 1;
 /// The agent reads at most this many bytes of a name, so only these are made resident.
 pub const NAME_BYTES_READ: usize = 64;
 
-/// What an edge says; bits 0-7 of the first argument.
+/// Operation of an edge; bits 0-7 of the first argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
-    /// A phase began: name pointer, name length in bytes, request number (0: none), token of what it joins without a gap:
-    /// the phase that ended here, or its own root, with which it began (0: none).
+    /// A phase began: name pointer, name length in bytes, request number (0: none), token of what it joins
+    /// without a gap: the phase that ended here, or its own root, with which it began (0: none).
     Begin = 1,
     /// A request began: name pointer, name length in bytes, request number, scheduled time in ns (0: none).
     Request = 2,
-    /// The phase of the token ended; token 0 means the innermost of this thread. 1 or 2: the thread is inside no phase of
-    /// this library then, or inside another one. Token of a phase within it that ended here as well (0: none).
+    /// The phase of the token ended; token 0 means the innermost of this thread. 1 or 2: the thread is inside
+    /// no phase of this library then, or inside another one. Token of a phase within it that ended here as
+    /// well (0: none).
     End = 3,
-    /// The phase of the token is suspended: from here on this thread's time is not its own. Then as above.
+    /// The phase of the token is suspended: from here on it is not charged this thread's time. Other
+    /// arguments as for `End`.
     Leave = 4,
     /// The phase of the token goes on, on this thread.
     Enter = 5,
@@ -33,20 +35,20 @@ pub enum Operation {
     /// The phase of the token gets another name: name pointer, name length in bytes (0: it keeps its own),
     /// status code (0: none).
     Rename = 9,
-    /// A source says something of itself: text pointer, text length in bytes. The token is 0.
+    /// A message of a source: text pointer, text length in bytes. The token is 0.
     Tell = 10,
 }
 
-/// The last argument of a CONTEXT that means the phase itself, and not its root.
+/// The last argument of a CONTEXT for the phase itself, not its root.
 pub(crate) const OF_THE_PHASE: u64 = 1;
 
-/// Bits of a length on the wire. Above them stands who made the edge, 0 for the program itself.
+/// Bits of a length on the wire. Above them is the source of the edge, 0 for the program itself.
 const LENGTH_BITS: u32 = 32;
 
-/// Beside who made it: a phase that is a detail of what its thread is inside, and nothing by itself.
+/// Bit beside the source: the phase is a detail of an open one, and none by itself.
 pub(crate) const DETAIL: u64 = 1 << 40;
 
-/// A length and who made the edge, as they travel.
+/// A length and the source of the edge, as sent.
 #[inline]
 pub(crate) const fn with_source(source: u8, len: usize) -> u64 {
     let longest = (1 << LENGTH_BITS) - 1;
@@ -72,7 +74,7 @@ pub(crate) fn instance() -> u16 {
     static HERE: u8 = 0;
     let address = &raw const HERE as u64;
     let folded = ((address >> 12) ^ (address >> 28)) as u16;
-    // All ones are the agent's own.
+    // All ones are the agent's own value.
     if folded == u16::MAX { 1 } else { folded }
 }
 
@@ -92,9 +94,9 @@ pub(crate) fn fire(head: u64, arguments: [u64; 5]) {
     let _ = (head, arguments);
 }
 
-/// Makes the part of the name that the agent reads resident: a BPF program reads nothing from a page that is not.
-/// The part is at most 64 bytes long, a page at least 4,096, so it lies in one page or two, and its first and its
-/// last byte are in all of them.
+/// Makes the part of the name that the agent reads resident: a BPF program reads nothing from a page that is
+/// not. The part is at most 64 bytes long, a page at least 4,096, so it lies in one page or two, and its
+/// first and its last byte are in all of them.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -112,10 +114,11 @@ pub(crate) unsafe fn touch(name: *const u8, len: usize) -> usize {
     len
 }
 
-// The function stands in a group of its own together with its note, so that the linker keeps or drops both, and
-// keeps one copy if two copies of this crate meet in one program. Two nops on x86-64: kernels from 6.18 on turn
-// a probe on the 5-byte nop into a call (about 100 ns), older ones emulate the 1-byte nop and single-step the
-// other; the note names the 1-byte nop, which every tool can take. Seven bytes aligned to 8 lie in one page.
+// The function stands in a group of its own together with its note, so that the linker keeps or drops both,
+// and keeps one copy if two copies of this crate meet in one program. Two nops on x86-64: kernels from 6.18
+// on turn a probe on the 5-byte nop into a call (about 100 ns), older ones emulate the 1-byte nop and
+// single-step the other; the note names the 1-byte nop, which every tool can take. Seven bytes aligned to 8
+// lie in one page.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 macro_rules! probe_point {
     ($body:literal, $arguments:literal) => {

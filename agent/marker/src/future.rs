@@ -1,7 +1,8 @@
 //! Phases of asynchronous code: a future that enters its phase at every poll and leaves it after.
-//! Yields futures for any executor; tasks that take turns on a thread, or move between threads, are each charged their
-//! own time. Nothing begins before the first poll.
-//! It deliberately ends a phase at completion or drop, whichever is first: the time to the drop is not the phase's.
+//! Yields futures for any executor; tasks that take turns on a thread, or move between threads, are each
+//! charged their own time. Nothing begins before the first poll.
+//! It deliberately ends a phase at completion or drop, whichever is first: the time to the drop is not the
+//! phase's.
 
 use core::{
     mem::ManuallyDrop,
@@ -11,7 +12,7 @@ use core::{
 
 use crate::call;
 
-/// Makes `future` a phase called `name`: within the one that is open where it is first polled, if any is.
+/// Makes `future` a phase called `name`: inside the phase that is open at its first poll, if any.
 pub fn in_phase<F: Future>(name: impl AsRef<str>, future: F) -> impl Future<Output = F::Output> {
     // SAFETY: pointer and length are those of a string slice.
     InPhase::new(name, |name| unsafe { call::begin(name.as_ptr(), name.len(), 0) }, future)
@@ -41,7 +42,7 @@ enum Stage {
     Ended,
 }
 
-/// Leaves the phase when the poll is over, also where it panics.
+/// Leaves the phase when the poll is over, also when it panics.
 struct Inside(u64);
 
 impl Drop for Inside {
@@ -60,7 +61,8 @@ impl<N: AsRef<str>, B: Fn(&str) -> u64, F: Future> Future for InPhase<N, B, F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: `future` is never moved out of its place: it is polled below and dropped in place by `drop`.
+        // SAFETY: `future` is never moved out of its place: it is polled below and dropped in place by
+        // `drop`.
         let Self { name, begin, stage, future } = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above; `ManuallyDrop` is transparent to the address of what it holds.
         let future = unsafe { Pin::new_unchecked(&mut **future) };
@@ -86,8 +88,8 @@ impl<N: AsRef<str>, B: Fn(&str) -> u64, F: Future> Future for InPhase<N, B, F> {
 
 impl<N, B, F> Drop for InPhase<N, B, F> {
     fn drop(&mut self) {
-        // A future that is dropped half-way (a timeout, a lost race) may hold phases of its own that end now, inside
-        // this one, so it is entered once more and dropped before the end.
+        // A future that is dropped half-way (a timeout, a lost race) may hold phases of its own that end now,
+        // inside this one, so it is entered once more and dropped before the end.
         if let Stage::Left(token) = self.stage {
             call::enter(token);
         }

@@ -21,22 +21,22 @@ pub fn request(name: &str, number: u64) -> Guard {
     request_scheduled(name, number, 0)
 }
 
-/// Begins a request that an open-loop load generator had scheduled for `scheduled_ns` on `CLOCK_MONOTONIC` (0: it had
-/// not). What lies between that and now is the request's phase `queue`.
+/// Begins a request that an open-loop load generator had scheduled for `scheduled_ns` on `CLOCK_MONOTONIC`
+/// (0: not scheduled). The time between that and now is the request's phase `queue`.
 #[inline]
 pub fn request_scheduled(name: &str, number: u64, scheduled_ns: u64) -> Guard {
     // SAFETY: pointer and length are those of a string slice.
     Guard::new(unsafe { call::request(name.as_ptr(), name.len(), number, scheduled_ns) })
 }
 
-/// Begins a phase, within the one that is open on this thread if any is.
+/// Begins a phase, inside the open phase of this thread, if any.
 #[inline]
 pub fn phase(name: &str) -> Guard {
     // SAFETY: pointer and length are those of a string slice.
     Guard::new(unsafe { call::begin(name.as_ptr(), name.len(), 0) })
 }
 
-/// Says that something happened on this thread, inside the phase that is open if any is.
+/// Marks an event on this thread, inside its open phase, if any.
 #[inline]
 pub fn mark(name: &str) {
     // SAFETY: pointer and length are those of a string slice.
@@ -48,8 +48,8 @@ pub fn traceparent() -> Option<String> {
     call::traceparent(0).map(text)
 }
 
-/// The request (or outermost phase) that this thread is inside joins a trace of the program's own, under the span
-/// `parent`. Ids are in the byte order of the header.
+/// The request (or outermost phase) that this thread is inside joins a trace of the program's own, under the
+/// span `parent`. Ids are in the byte order of the header.
 pub fn context(trace_id: [u8; 16], parent: [u8; 8]) {
     call::context(0, trace_id, parent);
 }
@@ -66,17 +66,17 @@ impl Guard {
     /// Ends the phase, as dropping does.
     pub fn end(self) {}
 
-    /// Begins the first phase of this request, at the very instant at which the request began. Where it has had a phase
-    /// before, was left meanwhile, or is not the innermost request of this thread, this is [`phase`]. The phase is to end
-    /// before the request.
+    /// Begins the first phase of this request, at the very instant at which the request began. If the request
+    /// has had a phase before, was left meanwhile, or is not the innermost request of this thread, this is
+    /// [`phase`]. The phase must end before the request.
     #[inline]
     pub fn first(&self, name: &str) -> Guard {
         // SAFETY: pointer and length are those of a string slice.
         Guard::new(unsafe { call::first(self.token, name.as_ptr(), name.len()) })
     }
 
-    /// Ends this phase and begins the next one at the same instant: nothing lies between the two, and one edge says both. Of
-    /// an outermost phase, which is a trace of its own, it is the end and a begin.
+    /// Ends this phase and begins the next one at the same instant: no time lies between the two, and one
+    /// edge tells both. An outermost phase is a trace of its own: there it is an end and a begin.
     #[inline]
     pub fn next(self, name: &str) -> Guard {
         let token = ManuallyDrop::new(self).token;
@@ -90,7 +90,7 @@ impl Guard {
         call::end_both(ManuallyDrop::new(self).token, ManuallyDrop::new(outer).token);
     }
 
-    /// From here on this phase has another name, which it keeps.
+    /// Gives this phase another name, which is final.
     pub fn rename(&self, name: &str) {
         // SAFETY: pointer and length are those of a string slice.
         unsafe { call::rename(self.token, name.as_ptr(), name.len(), 0) };
@@ -106,8 +106,8 @@ impl Guard {
         call::traceparent(self.token).map(text).unwrap_or_default()
     }
 
-    /// This phase's request joins a trace of the program's own, under the span `parent`. Ids are in the byte order of
-    /// the header. Call it before `traceparent`, whose ids it changes.
+    /// This phase's request joins a trace of the program's own, under the span `parent`. Ids are in the byte
+    /// order of the header. Call it before `traceparent`, whose ids it changes.
     pub fn context(&self, trace_id: [u8; 16], parent: [u8; 8]) {
         call::context(self.token, trace_id, parent);
     }

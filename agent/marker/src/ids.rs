@@ -19,8 +19,8 @@ impl TraceId {
     }
 }
 
-/// Spreads every bit of `word` over all of the result and back: a bijection, so that tokens of one process never
-/// share an id. The constants are David Stafford's thirteenth variant of the MurmurHash3 finaliser.
+/// Spreads every bit of `word` over all of the result and back: a bijection, so that tokens of one process
+/// never share an id. The constants are David Stafford's thirteenth variant of the MurmurHash3 finaliser.
 pub(crate) const fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Which roots joined a trace of the program's own, and which tokens the agent was already told the ids of.
+//! Roots that joined a trace of the program's own, and tokens whose ids the agent was already told.
 //! Yields the joined trace of a root. Two fixed tables without locks, so that no call allocates or waits.
 //! It deliberately forgets: a root at its end, and the longest-standing ones when thousands are in flight.
 
@@ -18,10 +18,10 @@ use crate::{
 
 const PLACES: usize = 4096;
 const WAYS: usize = 16;
-/// In `Place::root`: nobody. No root, since a thread ordinal is never 0.
+/// Value of `Place::root` for a free place. No root has it, since a thread ordinal is never 0.
 const EMPTY: u64 = 0;
 
-/// Written under a sequence number that is odd meanwhile; read without writing.
+/// A place is written under a sequence number that is odd meanwhile; readers write nothing.
 struct Place {
     sequence: AtomicU64,
     root: AtomicU64,
@@ -29,7 +29,7 @@ struct Place {
     low: AtomicU64,
 }
 
-/// What a reader found in a place.
+/// Content of a place, as a reader found it.
 #[derive(Clone, Copy)]
 struct Held {
     sequence: u64,
@@ -43,7 +43,8 @@ impl Place {
         Self { sequence, root, high, low }
     }
 
-    /// None while a writer is at work. A writer that was preempted, or lost in a fork, is not waited for long.
+    /// None while a writer is at work. A writer that was preempted, or lost in a fork, is not waited for
+    /// long.
     fn read(&self) -> Option<Held> {
         for _ in 0..64 {
             let sequence = self.sequence.load(Acquire);
@@ -58,7 +59,7 @@ impl Place {
         None
     }
 
-    /// Replaces what a reader found; false where somebody else did.
+    /// Replaces the content that a reader found; false if another writer changed it.
     fn replace(&self, held: Held, root: u64, trace: TraceId) -> bool {
         let free = self.sequence.compare_exchange(held.sequence, held.sequence + 1, Acquire, Relaxed);
         if free.is_ok() {
@@ -72,8 +73,8 @@ impl Place {
     }
 }
 
-/// Roots that joined a trace. A root lies in one of `WAYS` places from the one that its hash names; when all are taken,
-/// the newcomer takes one over.
+/// Roots that joined a trace. A root lies in one of `WAYS` places from the one that its hash names; when all
+/// are taken, the newcomer takes one over.
 pub(crate) struct Joined {
     places: [Place; PLACES],
     /// Spares a program that never joins the search at the end of its roots.
@@ -95,7 +96,7 @@ impl Joined {
 
     /// Remembers that `root` joined `trace`; a second time replaces the first.
     pub(crate) fn insert(&self, root: u64, trace: TraceId) {
-        // Root numbers grow, so their low bits let the ways take turns at being given up.
+        // Root numbers grow, so their low bits choose the places to give up in turn.
         let turn = (root >> token::CHILD_BITS) as usize % WAYS;
         let put = |wanted: u64| {
             self.ways(root).any(|place| {
@@ -123,7 +124,7 @@ impl Joined {
         self.ways(root).find_map(|place| place.read().filter(|held| held.root == root)).map(|held| held.trace)
     }
 
-    /// Forgets `root`, which ended.
+    /// Forgets `root`, which has ended.
     #[inline]
     pub(crate) fn remove(&self, root: u64) {
         if self.taken.load(Relaxed) != 0 {
@@ -142,8 +143,8 @@ impl Joined {
     }
 }
 
-/// Tokens whose ids the agent was told. It may forget one (another token of the same hash), and the agent is then
-/// told again; it never withholds one.
+/// Tokens whose ids the agent was told. It may forget one (another token of the same hash), and the agent is
+/// then told again; it never withholds one.
 pub(crate) struct Told {
     tokens: [AtomicU64; 1024],
 }

@@ -1,4 +1,5 @@
-//! Marks phases of a program for guestscope, which charges every nanosecond of each to what the kernel did with it.
+//! Marks phases of a program for guestscope, which charges every nanosecond of each to what the kernel did
+//! with it.
 //!
 //! ```
 //! let request = guestscope_marker::request("classify", 7);
@@ -8,9 +9,9 @@
 //! }
 //! request.end();
 //! ```
-//! Without an agent a call costs a few nanoseconds. The library yields edges at one probe point (`edge`) and takes no
-//! time itself, but for an agent that may not look into the kernel (`ring`): it deliberately starts no thread, and depends on
-//! nothing.
+//! Without an agent a call costs a few nanoseconds. The library yields edges at one probe point (`edge`) and
+//! takes no time itself, but for an agent that may not look into the kernel (`ring`): it deliberately starts
+//! no thread, and depends on nothing.
 
 #![cfg_attr(not(feature = "std"), no_std, feature(thread_local))]
 

@@ -1,7 +1,7 @@
-//! What is done as the library is loaded, so that a mark asks the kernel for nothing: by then the program may have given up
-//! its system calls, and be killed at the first one that its filter does not allow (seccomp).
-//! Yields a process that is ready before its own code runs. It deliberately decides nothing where it cannot see the environment:
-//! then the first call does all of this.
+//! Work done as the library is loaded, so that a mark makes no system call: by then the program may have
+//! given up its system calls, and be killed at the first one that its filter does not allow (seccomp).
+//! Yields a process that is prepared before its own code runs. It deliberately decides nothing where it
+//! cannot see the environment: then the first call does all of this.
 
 use core::{
     ffi::{CStr, c_char, c_int},
@@ -10,9 +10,9 @@ use core::{
 
 use crate::{process, syscall};
 
-/// Where to meet the agent.
+/// Variable with the path of the agent's socket.
 const NOTIFY: &[u8] = b"GUESTSCOPE_NOTIFY";
-/// How many filters the agent's child was started under, such as a container's.
+/// Variable with the number of filters on the agent's child, such as a container's.
 const FILTERS: &[u8] = b"GUESTSCOPE_FILTERS";
 
 /// Called by the loader, or by the C library at the start of a program that is linked statically.
@@ -35,7 +35,7 @@ extern "C" fn at_load(count: c_int, arguments: Strings, environment: Strings) {
     let environment = if !known.is_null() {
         known
     } else if follows(count, arguments, environment) {
-        // glibc hands it over, and has not begun itself where this library comes first.
+        // glibc passes it, and has not initialized itself where this library comes first.
         environment
     } else {
         return;
@@ -50,14 +50,15 @@ extern "C" fn at_load(count: c_int, arguments: Strings, environment: Strings) {
     }
 }
 
-/// Does again what is done at load, by the environment as it is now: for tests, in a child that they have forked.
+/// Repeats the work done at load, by the environment as it is now: for tests, in a child that they have
+/// forked.
 #[doc(hidden)]
 pub fn again() {
     process::forget();
     at_load(0, ptr::null(), ptr::null());
 }
 
-/// Whether these are what glibc passes: musl passes nothing, and registers hold anything.
+/// Whether these are glibc's arguments: musl passes none, and registers hold anything.
 fn follows(count: c_int, arguments: Strings, environment: Strings) -> bool {
     let Ok(count) = usize::try_from(count) else { return false };
     !arguments.is_null() && arguments.wrapping_add(count).wrapping_add(1) == environment
@@ -86,8 +87,8 @@ unsafe fn variable<'a>(environment: Strings, name: &[u8]) -> Option<&'a CStr> {
     }
 }
 
-/// How many filters this thread is under: as many as could be there where the kernel does not say. By calls that the loader has just
-/// made as well.
+/// Number of filters on this thread: the most there could be where the kernel does not say. It makes only
+/// calls that the loader has just made as well.
 fn filters() -> u64 {
     let (mut mode, mut count) = (Line::new(b"\nSeccomp:\t"), Line::new(b"\nSeccomp_filters:\t"));
     let whole = syscall::each_byte(c"/proc/thread-self/status", |byte| {
@@ -122,7 +123,7 @@ impl Line {
                 let value = self.value.unwrap_or(0);
                 self.value = Some(value.saturating_mul(10).saturating_add(u64::from(byte - b'0')));
             }
-            // A line's begin stands nowhere else in it.
+            // The first character of a line stands nowhere else in it.
             _ => self.matched = usize::from(byte == b'\n'),
         }
     }

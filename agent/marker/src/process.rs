@@ -1,11 +1,11 @@
-//! What a process has once: the random seed of its ids and a generation that changes when it forks.
-//! Yields both for the price of two loads. They lie on a page that the kernel clears in a forked child, so that a
-//! fork is noticed without a system call per edge; where the kernel cannot clear (before 4.14, gVisor), the
-//! process number is compared at every edge instead.
+//! State of a process: the random seed of its ids and a generation that changes when it forks.
+//! Yields both for the price of two loads. They lie on a page that the kernel clears in a forked child, so
+//! that a fork is noticed without a system call per edge; where the kernel cannot clear it (before 4.14,
+//! gVisor), the process number is compared at every edge instead.
 //! It deliberately registers nothing with libc: no fork handler, no exit handler.
 //!
 //! All system calls are made as the library is loaded. A forked child makes none: its seed is its family's,
-//! changed by a number that nobody else in it has.
+//! changed by a number that is unique among them.
 
 use core::{
     ffi::CStr,
@@ -18,11 +18,11 @@ use core::{
 
 use crate::{ids, rendezvous, ring, syscall};
 
-/// Generation of a process, or of a forked child, in which the library has not been called yet.
+/// Generation of a process, or of a forked child, that has not called the library yet.
 const FRESH: u32 = 0;
-/// One thread is preparing the process.
+/// Generation while one thread prepares the process.
 const BUSY: u32 = 1;
-/// Looks at another thread's preparation before this one sleeps: a forked child's takes less.
+/// Checks of another thread's preparation before this one sleeps: a forked child's takes less.
 const LOOKS: u32 = 10_000;
 /// Longest wait for another thread's preparation: its rendezvous is bounded by 2 s, and then some.
 const PATIENCE_NS: u64 = 3_000_000_000;
@@ -44,20 +44,20 @@ impl Shared {
 }
 
 static FALLBACK: Shared = Shared::new();
-/// For a process that may ask the kernel for nothing: not even forks are noticed.
+/// State of a process that may make no system call: not even forks are noticed.
 static WITHOUT: Shared = Shared::new();
 
 /// The seed of the process that loaded the library, which its forked children inherit.
 static FAMILY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-/// A word that it shares with all of them: how many there are. Null before it is there.
+/// Counter of forked children, shared by all of them. Null before it is mapped.
 static CHILDREN: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
 /// The fallback, or a page that the kernel clears in a forked child.
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new((&raw const FALLBACK).cast_mut());
 
 fn shared() -> &'static Shared {
-    // SAFETY: the pointer is that of a static or of a page that is never unmapped; both hold a `Shared`, for which
-    // all bits zero is a valid value.
+    // SAFETY: the pointer is that of a static or of a page that is never unmapped; both hold a `Shared`, for
+    // which all bits zero is a valid value.
     unsafe { &*SHARED.load(Acquire) }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn generation() -> u32 {
     if ptr::eq(shared, &raw const FALLBACK) { fallback_generation() } else { shared.generation.load(Acquire) }
 }
 
-/// Notices a fork where the kernel does not: by a system call per edge, which is what such a kernel costs.
+/// Notices a fork by a system call per edge, where the kernel cannot clear the page.
 #[cold]
 fn fallback_generation() -> u32 {
     let known = FALLBACK.generation.load(Acquire);
@@ -91,28 +91,28 @@ pub(crate) fn number() -> u32 {
     shared().process.load(Relaxed)
 }
 
-/// The library is being loaded: all that asks the kernel for something is done now.
+/// Called as the library is loaded: all system calls are made now.
 pub(crate) fn load(notify: Option<&CStr>) {
     map_pages();
     become_ready(shared(), || meet_with_seed(notify));
 }
 
-/// The library is being loaded under a filter that may kill for what `load` does. No agent is met: one that
-/// sees the mapped library attaches to it.
+/// Called as the library is loaded under a filter that may kill for what `load` does. No agent is met: one
+/// that sees the mapped library attaches to it.
 pub(crate) fn do_without() {
     let seed = seed_from_file();
     SHARED.store((&raw const WITHOUT).cast_mut(), Release);
     WITHOUT.generation.store(ready_with(&WITHOUT, seed), Release);
 }
 
-/// As before the library was loaded.
+/// Resets everything to the state before the library was loaded.
 pub(crate) fn forget() {
     CHILDREN.store(ptr::null_mut(), Release);
     FALLBACK.generation.store(FRESH, Release);
     SHARED.store((&raw const FALLBACK).cast_mut(), Release);
 }
 
-/// Brings up a thread, or a forked child at its first call; or a process that the loader did not tell of the
+/// Prepares a thread, or a forked child at its first call; or a process whose loader did not initialize the
 /// library. Other threads that call meanwhile wait, so that no edge is fired before the agent has had its
 /// chance to attach.
 #[cold]
@@ -123,7 +123,7 @@ pub(crate) fn prepare() -> u32 {
         return become_ready(shared(), || meet_with_seed(rendezvous::place()));
     }
     if ring::is_there() {
-        // A process that writes its edges itself asks the kernel at each of them.
+        // A process that writes its own edges asks the kernel at each of them.
         return become_ready(shared(), || meet_with_seed(rendezvous::place()));
     }
     become_ready(shared(), || {
@@ -134,7 +134,7 @@ pub(crate) fn prepare() -> u32 {
     })
 }
 
-/// Has one thread prepare the process, which yields its generation.
+/// Has one thread prepare the process; returns its generation.
 fn become_ready(shared: &Shared, prepare: impl Fn() -> u32) -> u32 {
     let mut waited_since_ns = None;
     let mut looks = 0;
@@ -152,10 +152,11 @@ fn become_ready(shared: &Shared, prepare: impl Fn() -> u32) -> u32 {
             Err(BUSY) => {
                 let now_ns = syscall::monotonic_ns();
                 if now_ns.saturating_sub(*waited_since_ns.get_or_insert(now_ns)) > PATIENCE_NS {
-                    // The preparing thread was lost (a fork without page clearing, a debugger): do without it.
+                    // The preparing thread was lost (a fork without page clearing, a debugger): go on without
+                    // it.
                     let _ = shared.generation.compare_exchange(BUSY, FRESH, AcqRel, Relaxed);
                 }
-                // A thousand of them must not keep the agent from its CPU.
+                // A thousand waiting threads must not keep the agent from its CPU.
                 syscall::wait_while(&shared.generation, BUSY);
             }
             Err(generation) => return generation,
@@ -163,7 +164,7 @@ fn become_ready(shared: &Shared, prepare: impl Fn() -> u32) -> u32 {
     }
 }
 
-/// By the kernel's random numbers, and after the agent has been met.
+/// Makes the seed from the kernel's random numbers, and after the agent has been met.
 fn meet_with_seed(notify: Option<&CStr>) -> u32 {
     let seed = random_seed();
     for (to, from) in FAMILY.iter().zip(seed) {
@@ -180,7 +181,8 @@ fn meet_with_seed(notify: Option<&CStr>) -> u32 {
 fn random_seed() -> [u64; 2] {
     let mut seed = [0; 2];
     if !syscall::random(&mut seed) {
-        // Good enough to be unique: the clock to the nanosecond, the process, and where things were loaded.
+        // Good enough to be unique: the clock to the nanosecond, the process, and the addresses of the
+        // library.
         let place = (&raw const seed) as u64 ^ (&raw const FALLBACK as u64).rotate_left(32);
         seed[0] = ids::mix(syscall::monotonic_ns() ^ place);
         seed[1] = ids::mix(u64::from(syscall::process_number()) ^ seed[0]);
@@ -188,7 +190,7 @@ fn random_seed() -> [u64; 2] {
     seed
 }
 
-/// By a file that the kernel makes anew for each reader; else by where things were loaded.
+/// A seed from a file that the kernel makes anew for each reader; else from the addresses of the library.
 fn seed_from_file() -> [u64; 2] {
     let place = (&raw const FALLBACK) as u64;
     let (mut seed, mut at) = ([place, place.rotate_left(32)], 0);
@@ -199,11 +201,12 @@ fn seed_from_file() -> [u64; 2] {
     seed
 }
 
-/// Takes the seed, and yields the generation that belongs to it.
+/// Stores the seed, and returns the generation that belongs to it.
 fn ready_with(shared: &Shared, seed: [u64; 2]) -> u32 {
     shared.seed[0].store(seed[0], Relaxed);
     shared.seed[1].store(seed[1], Relaxed);
-    // Random, so that a child never takes a thread of its parent for prepared; neither FRESH nor BUSY nor UNKNOWN.
+    // Random, so that a child never takes a thread of its parent for prepared; neither FRESH nor BUSY nor
+    // UNKNOWN.
     (ids::mix(seed[0] ^ seed[1]) as u32 & 0x7fff_ffff) | 0x4000_0000
 }
 
@@ -211,7 +214,7 @@ const PAGE: usize = 4096;
 const PRIVATE_ANONYMOUS: usize = 0x22;
 const SHARED_ANONYMOUS: usize = 0x21;
 
-/// A page at an address that the kernel chooses.
+/// Maps a page at an address that the kernel chooses.
 fn map(kind: usize) -> Option<usize> {
     const READ_WRITE: usize = 3;
     // SAFETY: a new mapping touches no existing memory.
@@ -219,8 +222,8 @@ fn map(kind: usize) -> Option<usize> {
     usize::try_from(page).ok().filter(|page| *page != 0)
 }
 
-/// Puts the shared state on a page of its own, once; where that fails the static stays in use. And what the
-/// family shares on another one.
+/// Puts the shared state on a page of its own, once; where that fails the static stays in use. The family's
+/// counter gets another page.
 fn map_pages() {
     const WIPE_ON_FORK: usize = 18;
     let fallback = (&raw const FALLBACK).cast_mut();

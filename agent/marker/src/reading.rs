@@ -1,18 +1,19 @@
-//! What the kernel tells a thread about itself at an edge: two clocks, its waits for a CPU, its switches and faults.
+//! The kernel's numbers for a thread at an edge: two clocks, its waits for a CPU, its switches and faults.
 //!
-//! Yields the words of a record for `ring`. All of it is asked for by system calls, about 3 us in all (6.18, AMD Zen 4 in a
-//! microVM), and only where an agent has handed over a ring. It deliberately keeps no descriptor open: a program may close
-//! or count what it did not open, and a library cannot tell whether a number is still its own. Opening /proc each time is
-//! 2.4 us of the 3.
+//! Yields the words of a record for `ring`. They come from system calls, about 3 us in all (6.18, AMD Zen 4
+//! in a microVM), and are read only where an agent has passed a ring. It deliberately keeps no descriptor
+//! open: a program may close or count descriptors that it did not open, and a library cannot tell whether a
+//! number is still its own. Opening /proc each time is 2.4 us of the 3.
 
 use crate::{edge, ring, syscall};
 
-/// A reading that took longer was interrupted, and its parts are of different instants.
+/// A reading that took longer was interrupted: its parts are of different instants.
 const INTERRUPTED_NS: u64 = 500_000;
-/// So often it is tried again.
+/// Tries for an uninterrupted reading.
 const TRIES: u32 = 3;
 
-/// A thread as it names itself: process and thread number in its own PID namespace, and when it first met the library.
+/// A thread by its own numbers: process and thread number in its own PID namespace, and the time at which it
+/// first met the library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Myself {
     pub(crate) tgid: u32,
@@ -20,7 +21,7 @@ pub(crate) struct Myself {
     pub(crate) born_ns: u64,
 }
 
-/// What is read.
+/// One reading.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     time_ns: u64,
@@ -38,8 +39,8 @@ struct Usage {
     major_faults: u64,
 }
 
-/// The words of an edge's record: head, token, four arguments, time and CPU time, the wait for CPUs (all ns), process and
-/// thread, switches, minor and major faults, program, birth, one that is zero, eight of the name.
+/// The words of an edge's record: head, token, four arguments, time and CPU time, the wait for CPUs (all ns),
+/// process and thread, switches, minor and major faults, program, birth, one that is zero, eight of the name.
 ///
 /// # Safety
 /// Where the operation has a name, the first two arguments are null or one that can be read, and its length.
@@ -49,7 +50,7 @@ pub(crate) unsafe fn record(
     myself: Myself,
 ) -> [u64; ring::RECORD_WORDS] {
     let operation = head as u8;
-    // What an edge costs shall not lie within the phase, so the clocks come last where one begins.
+    // The cost of an edge must not lie within the phase, so the clocks come last where one begins.
     let clocks_last =
         [edge::Operation::Begin, edge::Operation::Request, edge::Operation::Enter].map(|one| one as u8);
     let now = reading(clocks_last.contains(&operation));
@@ -140,8 +141,8 @@ impl Reading {
     }
 }
 
-/// For how long the thread has waited for a CPU so far: the second number of its `schedstat`, which is exact where a
-/// thread reads its own. The first one is not: it lags behind the thread's clock by up to a tick.
+/// Time that the thread has waited for a CPU so far: the second number of its `schedstat`, which is exact
+/// where a thread reads its own. The first one is not: it lags behind the thread's clock by up to a tick.
 fn run_delay_ns() -> Option<u64> {
     let mut text = [0; 96];
     let length = syscall::read_file(c"/proc/thread-self/schedstat", &mut text)?;
@@ -157,7 +158,7 @@ fn second_number(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// By getrusage(2) of the thread; zeros where it is not to be had.
+/// Numbers of getrusage(2) for the thread; zeros where it fails.
 fn usage() -> Usage {
     const THREAD: usize = 1;
     // `struct rusage`: two times of two words each and 14 numbers.
@@ -168,8 +169,9 @@ fn usage() -> Usage {
     Usage { voluntary, involuntary, minor_faults, major_faults }
 }
 
-/// A number that is another one once the process has become another program: what the kernel told this one at its start
-/// holds addresses that it chooses anew each time. All copies of the library in a program find the same one.
+/// A number that changes when the process executes another program: the auxiliary vector that the kernel gave
+/// this one holds addresses that it randomizes each time. All copies of the library in a program find the
+/// same number.
 pub(crate) fn image() -> u64 {
     let mut told = [0_u8; 512];
     let length = syscall::read_file(c"/proc/self/auxv", &mut told).unwrap_or(0);
@@ -201,7 +203,7 @@ mod tests {
         while syscall::thread_cpu_ns() < until_ns {}
         let after = reading(false);
         assert!(after.cpu_ns >= until_ns && after.time_ns - before.time_ns >= after.cpu_ns - before.cpu_ns);
-        // Memory that nobody has touched yet.
+        // Memory that was never touched.
         drop(std::hint::black_box(vec![1_u8; 4 << 20]));
         let faults = |reading: Reading| reading.usage.minor_faults + reading.usage.major_faults;
         assert!(faults(reading(false)) > faults(before), "{before:?}");

@@ -1,15 +1,15 @@
-//! The library's one word to the agent: "a marker is in this process", said over the unix stream socket that
+//! The library's greeting to the agent: "a marker is in this process", sent over the unix stream socket that
 //! GUESTSCOPE_NOTIFY names, as the library is loaded and before its first edge.
-//! Yields nothing: it returns after the answer, an end of file, a failure or 2 s, whichever comes first, and the
-//! agent has attached its probe by then or will have missed edges (whose numbers tell it how many). An agent that may not
-//! attach a probe answers with the descriptor of a ring.
+//! Yields nothing: it returns after the answer, an end of file, a failure or 2 s, whichever comes first. By
+//! then the agent has attached its probe, or it misses edges (whose numbers tell it how many). An agent
+//! without BPF answers with the descriptor of a ring.
 //! It deliberately reports no failure: a program must not notice that nobody listens.
 
 use core::ffi::{CStr, c_char};
 
 use crate::{ring, syscall};
 
-/// The whole meeting takes no longer.
+/// Longest time of the whole meeting.
 const LIMIT_NS: u64 = 2_000_000_000;
 const GREETING: &[u8] = b"marker 1\n";
 const VARIABLE: &CStr = c"GUESTSCOPE_NOTIFY";
@@ -63,12 +63,13 @@ struct Message {
 }
 
 unsafe extern "C" {
-    // Every program that this library can be loaded into or linked with has libc's environment. std's own accessor
-    // allocates and takes a lock, which a forked child of a program with threads may find taken for ever.
+    // Every program that this library can be loaded into or linked with has libc's environment. std's own
+    // accessor allocates and takes a lock, which a forked child of a program with threads may find taken for
+    // ever.
     fn getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Where to meet the agent, by the environment as it is now.
+/// Path of the agent's socket, by the environment as it is now.
 pub(crate) fn place() -> Option<&'static CStr> {
     // SAFETY: the name is a C string; the result is null or a C string.
     let path = unsafe { getenv(VARIABLE.as_ptr()) };
@@ -76,7 +77,7 @@ pub(crate) fn place() -> Option<&'static CStr> {
     (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
 }
 
-/// Says the greeting and waits for the answer.
+/// Sends the greeting and waits for the answer.
 pub(crate) fn meet(path: &CStr) {
     let Some(address) = address(path.to_bytes()) else { return };
     // SAFETY: socket takes three integers.
@@ -101,7 +102,8 @@ fn address(path: &[u8]) -> Option<Address> {
     Some(address)
 }
 
-/// Connects, sends, reads one byte and the descriptor that may come with it; each step under the time that is left.
+/// Connects, sends, reads one byte and the descriptor that may come with it; each step within the remaining
+/// time.
 fn talk(socket: usize, address: &Address, deadline_ns: u64) {
     let mut answer = 0_u8;
     let mut rights = Rights::default();
@@ -130,8 +132,9 @@ fn talk(socket: usize, address: &Address, deadline_ns: u64) {
     }
 }
 
-/// One system call on the socket with the rest of the time as its timeout, again where a signal interrupts it.
-/// False: failed or out of time. `arguments` must be right for `number`; the socket comes first among them.
+/// One system call on the socket with the rest of the time as its timeout, again where a signal interrupts
+/// it. False: failed or out of time. `arguments` must be right for `number`; the socket comes first among
+/// them.
 fn step(timeout_option: usize, number: usize, arguments: [usize; 6], deadline_ns: u64) -> bool {
     loop {
         let left_ns = deadline_ns.saturating_sub(syscall::monotonic_ns());

@@ -1,8 +1,9 @@
-//! The way of edges to an agent that may not look into the kernel: a ring of slots in memory that the agent shares.
+//! The path of edges to an agent without BPF: a ring of slots in memory that the agent shares.
 //!
-//! Yields whole records or none. A thread claims a slot by moving the ring's head, writes, and marks the slot as done; it
-//! waits for nobody, and where the ring is full its edge is counted there and forgotten. Without a ring an edge costs one
-//! load and a jump that is not taken. It deliberately does not know what the words of a record mean.
+//! Yields whole records or none. A thread claims a slot by moving the ring's head, writes, and marks the slot
+//! as done; it waits for nobody, and where the ring is full its edge is only counted there. Without a ring an
+//! edge costs one load and a jump that is not taken. It deliberately does not know what the words of a record
+//! mean.
 
 use core::{
     ptr,
@@ -22,15 +23,17 @@ pub const HEADER_BYTES: usize = 4096;
 pub const HEAD: usize = 16;
 /// Word that counts edges without a slot. Head and this one lie in cache lines of their own.
 pub const LOST: usize = 32;
-/// Word that counts the programs that have taken the ring: such as cannot map it, or know of none, do not.
+/// Word that counts the programs that have taken the ring: programs that cannot map it, or do not know rings,
+/// do not.
 pub const TAKEN: usize = 48;
 /// Words of a slot, 256 bytes: its turn, a checksum, the record, and six that are not used.
 pub const SLOT_WORDS: usize = 32;
 /// Words of a record: see `reading`.
 pub const RECORD_WORDS: usize = 24;
-/// Stands for a number that this kernel does not tell.
+/// A number that this kernel does not tell.
 pub const UNKNOWN: u64 = u64::MAX;
-/// Other threads can be quicker to a slot so often; then the edge is counted as lost, since nobody shall wait.
+/// Most times that other threads may be quicker to a slot; then the edge counts as lost, since nobody shall
+/// wait.
 const ATTEMPTS: u32 = 1 << 10;
 /// Slots of the largest ring that is mapped: 1 GiB.
 const SLOTS_MOST: usize = 1 << 22;
@@ -43,31 +46,31 @@ pub struct Ring {
     mask: u64,
 }
 
-/// The ring of this process and what it was mapped with; null while there is none. Children keep both over a fork.
+/// The ring of this process, and its mask; null while there is none. Forked children keep both.
 static WORDS: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static MASK: AtomicU64 = AtomicU64::new(0);
-/// Tells this program from the next one that the process becomes by exec.
+/// Tells this program from the next one that the process executes.
 static IMAGE: AtomicU64 = AtomicU64::new(0);
 
-/// Whether an agent has handed a ring over.
+/// Whether an agent has passed a ring.
 #[inline]
 pub(crate) fn is_there() -> bool {
     !WORDS.load(Relaxed).is_null()
 }
 
-/// That ring.
+/// The ring of this process.
 pub(crate) fn current() -> Option<Ring> {
     let words = WORDS.load(Acquire);
     if words.is_null() { None } else { Some(Ring { words, mask: MASK.load(Relaxed) }) }
 }
 
-/// The number of this program among those that the process becomes.
+/// The number of this program among those that the process executes.
 pub(crate) fn image() -> u64 {
     IMAGE.load(Relaxed)
 }
 
-/// Maps what a descriptor holds if it is a ring that cannot shrink, and closes it. Once per program: what a forked child is
-/// handed is what it has already.
+/// Maps the descriptor if it is a ring that cannot shrink, and closes it. Once per program: a forked child
+/// gets a ring that it has already.
 #[cold]
 pub(crate) fn adopt(descriptor: usize) {
     if current().is_none()
@@ -92,7 +95,7 @@ fn map(descriptor: usize) -> Option<Ring> {
     const SHARED: usize = 1;
     // SAFETY: takes integers; here and below, an error is a negative number.
     let seals = unsafe { syscall::call(syscall::FCNTL, [descriptor, GET_SEALS, 0, 0, 0, 0]) };
-    // Memory that somebody may cut off would end the program at its next edge.
+    // Memory that somebody may truncate would end the program at its next edge.
     if seals < 0 || seals & SEALED_AGAINST_SHRINKING == 0 {
         return None;
     }
@@ -125,17 +128,19 @@ unsafe impl Send for Ring {}
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// Over memory that holds a ring.
+    /// A ring over existing memory.
     ///
     /// # Safety
-    /// `words` points to a header and to `slots` slots behind it, which outlive the value; `slots` is a power of two.
+    /// `words` points to a header and to `slots` slots behind it, which outlive the value; `slots` is a power
+    /// of two.
     #[must_use]
     pub const unsafe fn new(words: *const AtomicU64, slots: u64) -> Self {
         Self { words, mask: slots - 1 }
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: `new` and `map` vouch for the header and for as many slots as the mask says; no caller asks for more.
+        // SAFETY: `new` and `map` vouch for the header and for as many slots as the mask says; no caller asks
+        // for more.
         unsafe { &*self.words.add(index) }
     }
 
@@ -144,8 +149,8 @@ impl Ring {
         HEADER_BYTES / 8 + (position & self.mask) as usize * SLOT_WORDS
     }
 
-    /// Whether a slot can be claimed now; if not, the loss was counted. What takes long is done between this and `claim`:
-    /// a writer that is stopped or killed with a slot in its hands holds the reader up.
+    /// Whether a slot can be claimed now; if not, the loss was counted. Slow work is done between this and
+    /// `claim`: a writer that is stopped or killed while it holds a slot holds the reader up.
     pub(crate) fn has_room(&self) -> bool {
         let position = self.word(HEAD).load(Relaxed);
         let turn = self.word(self.slot(position)).load(Relaxed);
@@ -156,7 +161,8 @@ impl Ring {
         has_room
     }
 
-    /// Claims a slot: its position, to be committed. None: there is no room, and the loss was counted.
+    /// Claims a slot and returns its position, to be committed. None: there is no room, and the loss was
+    /// counted.
     #[must_use]
     pub fn claim(&self) -> Option<u64> {
         for _ in 0..ATTEMPTS {
@@ -175,7 +181,8 @@ impl Ring {
         None
     }
 
-    /// Fills a claimed slot and marks it as done. A reader that has given it up meanwhile has counted it as lost.
+    /// Fills a claimed slot and marks it as done. A reader that has given it up meanwhile has counted it as
+    /// lost.
     pub fn commit(&self, position: u64, record: &[u64; RECORD_WORDS]) {
         let slot = self.slot(position);
         self.word(slot + 1).store(checksum(position, record), Relaxed);
@@ -187,8 +194,8 @@ impl Ring {
     }
 }
 
-/// Tells a record from one that two writers have mixed: whoever was stopped in the middle for so long that the reader gave
-/// the slot up may wake when it is somebody else's.
+/// Checksum that tells a record from one that two writers have mixed: a writer that was stopped in the middle
+/// for so long that the reader gave the slot up may go on when the slot is another writer's.
 #[must_use]
 pub fn checksum(position: u64, record: &[u64; RECORD_WORDS]) -> u64 {
     record
@@ -215,7 +222,7 @@ mod tests {
         assert_eq!(memory[LOST].load(Relaxed), 2);
         ring.commit(0, &[7; RECORD_WORDS]);
         assert_eq!(ring.claim(), None, "done is not read");
-        // Read: the turn of the next lap.
+        // The reader has read it: the turn of the next lap.
         memory[ring.slot(0)].store(4, Relaxed);
         assert_eq!(ring.claim(), Some(4));
     }
@@ -236,7 +243,7 @@ mod tests {
         let memory = memory(2);
         // SAFETY: as above.
         let ring = unsafe { Ring::new(memory.as_ptr(), 2) };
-        // A turn that is never to come.
+        // A turn that never comes.
         memory[ring.slot(0)].store(u64::MAX >> 1, Relaxed);
         assert_eq!((ring.claim(), memory[LOST].load(Relaxed)), (None, 1));
     }

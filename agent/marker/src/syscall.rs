@@ -1,6 +1,6 @@
 //! The two dozen system calls that the library needs, made directly.
-//! Yields results as the kernel gives them: negative numbers are errors. Not going through libc keeps the caller's
-//! errno untouched by construction, and the shared library free of any libc version.
+//! Yields results as the kernel gives them: negative numbers are errors. Without libc the caller's errno
+//! stays untouched by construction, and the shared library needs no libc version.
 //! It deliberately does not retry and knows no socket or memory policy.
 
 use core::{ffi::CStr, ptr, sync::atomic::AtomicU32};
@@ -56,12 +56,14 @@ pub(crate) use number::*;
 /// One system call.
 ///
 /// # Safety
-/// As for the system call itself: pointers among the arguments must be valid for what the kernel does with them.
+/// As for the system call itself: pointers among the arguments must be valid for what the kernel does with
+/// them.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let [a0, a1, a2, a3, a4, a5] = arguments;
     let result: isize;
-    // SAFETY: the registers are those of the x86-64 system call convention, which overwrites rcx and r11 only.
+    // SAFETY: the registers are those of the x86-64 system call convention, which overwrites rcx and r11
+    // only.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -77,7 +79,8 @@ pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
 /// One system call.
 ///
 /// # Safety
-/// As for the system call itself: pointers among the arguments must be valid for what the kernel does with them.
+/// As for the system call itself: pointers among the arguments must be valid for what the kernel does with
+/// them.
 #[cfg(all(target_os = "linux", target_arch = "aarch64"))]
 pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let [a0, a1, a2, a3, a4, a5] = arguments;
@@ -95,7 +98,7 @@ pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// No system call: elsewhere the library compiles, fires nothing, and every caller takes its way out on an error.
+/// No system call: elsewhere the library compiles, fires nothing, and every caller takes its error path.
 ///
 /// # Safety
 /// Always safe; the signature is that of the real one.
@@ -134,7 +137,7 @@ pub(crate) fn thread_number() -> u32 {
     unsafe { call(GETTID, [0; 6]) as u32 }
 }
 
-/// Reads the beginning of a small file: how many bytes.
+/// Reads the beginning of a small file; returns the number of bytes.
 pub(crate) fn read_file(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
     let file = open(path)?;
     // SAFETY: the kernel writes at most as many bytes as there are.
@@ -144,7 +147,7 @@ pub(crate) fn read_file(path: &CStr, bytes: &mut [u8]) -> Option<usize> {
     usize::try_from(read).ok()
 }
 
-/// Hands over each byte of a file. Whether it was read to its end.
+/// Passes each byte of a file to `take`. Returns whether it was read to its end.
 pub(crate) fn each_byte(path: &CStr, mut take: impl FnMut(u8)) -> bool {
     let Some(file) = open(path) else { return false };
     let mut bytes = [0_u8; 1024];
@@ -173,7 +176,7 @@ fn open(path: &CStr) -> Option<usize> {
 /// `FUTEX_WAIT`, within this process.
 const WAIT_PRIVATE: usize = 128;
 
-/// Sleeps for 10 ms, if the word is this one.
+/// Sleeps for 10 ms, if the word has this value.
 pub(crate) fn wait_while(word: &AtomicU32, is: u32) {
     let time = [0_i64, 10_000_000];
     let place = ptr::from_ref(word) as usize;
@@ -181,7 +184,7 @@ pub(crate) fn wait_while(word: &AtomicU32, is: u32) {
     unsafe { call(FUTEX, [place, WAIT_PRIVATE, is as usize, (&raw const time) as usize, 0, 0]) };
 }
 
-/// Fills both words with random bits from the kernel; false where it has none to give without waiting.
+/// Fills both words with random bits from the kernel; false where that would wait.
 pub(crate) fn random(words: &mut [u64; 2]) -> bool {
     const NONBLOCK: usize = 1;
     let bytes = size_of_val(words);

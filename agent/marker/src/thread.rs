@@ -1,7 +1,8 @@
-//! What a thread knows: its ordinal, the number of its last edge, and which roots it is inside.
-//! Yields tokens and numbered edges; every call of the library passes through `with`, which also notices a fork.
-//! It deliberately keeps no list of open phases: nesting is counted per root, and who was innermost is the agent's to
-//! say.
+//! State of a thread: its ordinal, the number of its last edge, and the roots it is inside.
+//! Yields tokens and numbered edges; every call of the library passes through `with`, which also notices a
+//! fork.
+//! It deliberately keeps no list of open phases: nesting is counted per root, and the agent finds which phase
+//! was innermost.
 
 use core::{
     cell::Cell,
@@ -17,9 +18,9 @@ use crate::{
 
 /// Roots that one thread can be inside at a time: a request within a phase, an entered task within a request.
 const FRAMES: usize = 8;
-/// Child numbers of a root that never moved are below, those given after it was entered are from here on.
+/// Child numbers of a root that never moved are below; numbers given after it was entered are from here on.
 const MOVED: u64 = 1 << (token::CHILD_BITS - 1);
-/// The generation of no process.
+/// A generation that no process has.
 const UNKNOWN: u32 = u32::MAX;
 
 /// A root that the thread is inside, and how deep. Children are numbered here until the root moves.
@@ -32,11 +33,11 @@ struct Frame {
 
 const NO_FRAME: Frame = Frame { root: 0, depth: 0, children: 0 };
 
-/// The state of one thread. All of it is only ever touched by that thread.
+/// The state of one thread. Only that thread touches it.
 pub(crate) struct Thread {
     generation: Cell<u32>,
     edges: Cell<u32>,
-    /// Its own number, and when it was looked up: for an agent that cannot ask the kernel. Known where there is a ring.
+    /// Its thread number, and when it was looked up: for an agent without BPF. Known where there is a ring.
     tid: Cell<u32>,
     born_ns: Cell<u64>,
     ordinal: Cell<u32>,
@@ -54,7 +55,7 @@ std::thread_local! {
 #[thread_local]
 static THREAD: Thread = Thread::new();
 
-/// Runs `f` on this thread's state, in a process that is ready.
+/// Runs `f` on this thread's state, in a prepared process.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
     #[cfg(feature = "std")]
@@ -63,7 +64,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
     f(THREAD.ready())
 }
 
-/// Fires, and hands the edge to an agent that no probe tells. Where there is no room nothing is asked for.
+/// Fires the probe, and writes the edge to the ring. Where that has no room, nothing is read.
 #[cold]
 #[inline(never)]
 extern "C" fn fire_and_write(head: u64, token: u64, a2: u64, a3: u64, a4: u64, a5: u64) {
@@ -108,8 +109,9 @@ impl Thread {
         self
     }
 
-    /// First call of the thread, or of a thread whose process forked: it is a new thread to the agent, with no phase
-    /// open and no edge fired. Ordinal and root counter go on, so that its tokens differ from its parent's.
+    /// First call of the thread, or of a thread whose process forked: it is a new thread to the agent, with
+    /// no phase open and no edge fired. Ordinal and root counter go on, so that its tokens differ from its
+    /// parent's.
     #[cold]
     fn join_process(&self) {
         static THREADS: AtomicU32 = AtomicU32::new(0);
@@ -125,7 +127,7 @@ impl Thread {
         }
     }
 
-    /// The generation of the process that it is ready in.
+    /// The generation of the process in which it is prepared.
     #[inline]
     pub(crate) fn process(&self) -> u32 {
         self.generation.get()
@@ -137,7 +139,7 @@ impl Thread {
         let number = self.edges.get().wrapping_add(1);
         self.edges.set(number);
         let head = edge::head(operation, edge::instance(), number);
-        // One jump where there is no ring: both ways take their arguments in the same registers.
+        // One jump where there is no ring: both paths take their arguments in the same registers.
         if ring::is_there() {
             let [token, a2, a3, a4, a5] = arguments;
             return fire_and_write(head, token, a2, a3, a4, a5);
@@ -176,8 +178,8 @@ impl Thread {
         }
     }
 
-    /// The phase of `token` is no longer this thread's; 0 is the innermost. A token of a root that this thread is not
-    /// inside changes nothing. Returns 1 if the thread is inside no phase afterwards, else 2.
+    /// The phase of `token` is no longer this thread's; 0 is the innermost. A token of a root that this
+    /// thread is not inside changes nothing. Returns 1 if the thread is inside no phase afterwards, else 2.
     #[inline]
     pub(crate) fn close(&self, token: u64) -> u64 {
         self.give_up(token);
@@ -221,8 +223,8 @@ impl Thread {
     #[inline]
     fn push(&self, frame: Frame) {
         if self.open.get() >= FRAMES {
-            // Phases that never end fill the frames from below: the outermost is given up, and what begins inside it
-            // once the others have ended is a root of its own.
+            // Phases that never end fill the frames from below: the outermost is given up, and what begins
+            // inside it once the others have ended is a root of its own.
             self.remove(0);
         }
         let open = self.open.get();
@@ -242,8 +244,9 @@ impl Thread {
     }
 }
 
-/// A child number of a root that more than one thread may be numbering, or that has run out of its own: from one of
-/// 1,024 counters that the root's hash chooses, so that it comes again only after 131,072 others of that counter.
+/// A child number of a root that more than one thread may be numbering, or that has run out of its own: from
+/// one of 1,024 counters that the root's hash chooses, so that it comes again only after 131,072 others of
+/// that counter.
 #[cold]
 fn child_of_moved(root: u64) -> u64 {
     static COUNTERS: [AtomicU32; 1024] = [const { AtomicU32::new(0) }; 1024];
@@ -264,7 +267,8 @@ mod tests {
         Begin,
         Request,
         End,
-        /// Leaves or enters the phase that is this many places up from the innermost, or that was left this long ago.
+        /// Leaves or enters the phase that is this many places up from the innermost, or that was left this
+        /// long ago.
         Leave(usize),
         Enter(usize),
     }
@@ -279,7 +283,8 @@ mod tests {
         ]
     }
 
-    /// The roots that the model is inside, outermost first, each with the number of its phases that are open here.
+    /// The roots that the model is inside, outermost first, each with the number of its phases that are open
+    /// here.
     #[derive(Default)]
     struct Model {
         roots: Vec<(u64, u32)>,

@@ -1,12 +1,12 @@
-//! What a token is made of: thread ordinal (20 bits), root counter of that thread (26), child counter within the
+//! Parts of a token: thread ordinal (20 bits), root counter of that thread (26), child counter within the
 //! root (18). Yields tokens and their parts, as pure arithmetic.
-//! It deliberately keeps no state: who counts is decided in `thread`.
+//! It deliberately keeps no state: `thread` counts.
 
 /// Bits of the child counter; 0 there is the root itself.
 pub const CHILD_BITS: u32 = 18;
 /// Bits of the root counter.
 pub const ROOT_BITS: u32 = 26;
-/// Bits of the thread ordinal; never 0, which is why no token is.
+/// Bits of the thread ordinal, which is never 0; hence no token is 0.
 pub const THREAD_BITS: u32 = 20;
 
 const _: () = assert!(CHILD_BITS + ROOT_BITS + THREAD_BITS == 64);

@@ -5,10 +5,10 @@
 //! tracing_subscriber::registry().with(guestscope_marker::tracing::layer()).init();
 //! ```
 //! Yields a phase for each span that is entered: it begins at the first enter, is left at each exit and
-//! entered at each later enter, and ends when the span is closed. So spans of futures are charged what they
-//! ran, on whichever thread. A span within no other one on its thread is a root; a field `request` or
-//! `request_id` that is a number is its number. It deliberately makes nothing of events, which are log lines,
-//! and of spans that are never entered.
+//! entered at each later enter, and ends when the span is closed. So spans of futures are charged their
+//! running time, on any thread. A span without a parent on its thread is a root; its number is a numeric
+//! field `request` or `request_id`. It deliberately ignores events, which are log lines, and spans that are
+//! never entered.
 
 use core::fmt;
 use std::cell::Cell;
@@ -28,9 +28,9 @@ use crate::call;
 
 /// `otel` in the contract's list of sources.
 const SOURCE: u8 = 2;
-/// Fields whose number is the request's.
+/// Fields that hold the request's number.
 const NUMBERS: [&str; 2] = ["request", "request_id"];
-/// By OpenTelemetry's convention for this crate: a name that is known at run time only.
+/// OpenTelemetry's convention for this crate: a name that is known at run time only.
 const NAME: &str = "otel.name";
 
 /// Ids of the program's own trace: trace id and span id, in the byte order of a `traceparent` header.
@@ -47,14 +47,14 @@ impl<F> fmt::Debug for Phases<F> {
     }
 }
 
-/// Makes spans phases.
+/// A layer that makes spans phases.
 #[must_use]
 pub fn layer() -> Phases {
     Phases { ids: () }
 }
 
 impl Phases {
-    /// The same, and a root's phase joins the trace that the program's own exporter has its span in, below
+    /// The same; a root's phase also joins the trace in which the program's own exporter has its span, below
     /// that span: `ids` reads both from the span's extensions, where `tracing-opentelemetry` and others keep
     /// them.
     #[must_use]
@@ -64,12 +64,12 @@ impl Phases {
     }
 }
 
-/// Where a span's ids come from.
+/// Finds a span's ids.
 pub trait FindIds<S>: Send + Sync + 'static
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    /// Those of a span; none: guestscope makes its own.
+    /// The span's ids; none: guestscope makes its own.
     fn find(&self, span: &SpanRef<'_, S>) -> Option<Ids>;
 }
 
@@ -92,14 +92,14 @@ where
     }
 }
 
-/// What is kept beside a span.
+/// State kept beside a span.
 #[derive(Default)]
 struct Kept {
     name: Option<String>,
     number: u64,
     /// 0 before the first enter.
     token: u64,
-    /// The thread that it is on, and how often it was entered there.
+    /// Thread that it is on, and how often it was entered there.
     thread: usize,
     depth: usize,
 }
@@ -124,7 +124,7 @@ impl Visit for Kept {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// Tells threads apart that live at the same time.
+/// A number that differs between threads that live at the same time.
 fn this_thread() -> usize {
     std::thread_local! {
         static HERE: Cell<u8> = const { Cell::new(0) };
@@ -144,7 +144,7 @@ where
         span.extensions_mut().insert(kept);
     }
 
-    /// A name that comes later, such as a route's, is the phase's from the start.
+    /// A name that is recorded later, such as a route's, holds for the whole phase.
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
@@ -163,7 +163,7 @@ where
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        // Outside the lock of what is kept: the program's function looks there as well.
+        // Outside the lock of the extensions: the program's function looks there as well.
         let is_first = span.extensions().get::<Kept>().is_some_and(|kept| kept.token == 0);
         let ids = if is_first { self.ids.find(&span) } else { None };
         let mut extensions = span.extensions_mut();
@@ -171,7 +171,7 @@ where
         let thread = this_thread();
         match kept.depth {
             0 => kept.thread = thread,
-            // It is on one thread at a time: the others that are inside go uncharged.
+            // It is on one thread at a time: other threads inside it are not charged.
             _ if kept.thread != thread => return,
             _ => {}
         }

@@ -78,7 +78,7 @@ fn phases_follow_each_other() {
     within.end();
 }
 
-/// As a C program may call that keeps no tokens: 0 is the innermost phase, of which no edge says two things.
+/// Calls of a C program that keeps no tokens: 0 is the innermost phase, for which no edge tells two things.
 fn neighbours_without_tokens() {
     let name = |name: &'static str| (name.as_ptr(), name.len());
     let (one, two, three) = (name("one"), name("two"), name("three"));

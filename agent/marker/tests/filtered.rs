@@ -1,4 +1,5 @@
-//! Programs that give up their system calls: the filter kills for every call of the library's that is not made as it is loaded.
+//! Programs that give up their system calls: the filter kills for every call of the library's that is not
+//! made as it is loaded.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod library;
@@ -23,7 +24,7 @@ fn filters() -> String {
         .to_owned()
 }
 
-/// Counts who greets, and answers.
+/// Counts greetings, and answers them.
 fn agent(listener: UnixListener) -> thread::JoinHandle<usize> {
     thread::spawn(move || {
         let mut greetings = 0;

@@ -1,5 +1,5 @@
-//! Asynchronous phases, polled by hand so that who runs when is exact: begin at the first poll, leave after each, enter
-//! before the next, end at completion or drop.
+//! Asynchronous phases, polled by hand so that the order is exact: begin at the first poll, leave after each,
+//! enter before the next, end at completion or drop.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod breakpoint;

@@ -1,4 +1,5 @@
-//! Who is who: `traceparent` headers, joined traces, forked children; and that none of it touches the caller's errno.
+//! Identity: `traceparent` headers, joined traces, forked children; and that none of it touches the caller's
+//! errno.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod breakpoint;
@@ -101,10 +102,11 @@ fn outside_of_all_requests_there_is_no_header() {
     assert_eq!(edges(|| assert_eq!(traceparent(), None)), []);
 }
 
-/// Runs `program` in a forked child and returns the child's edges. The child leaves at once, without a test harness.
+/// Runs `program` in a forked child and returns the child's edges. The child leaves at once, without a test
+/// harness.
 fn in_forked_child(program: impl FnOnce()) -> Vec<Edge> {
-    // SAFETY: the child is the only thread of its process; it calls the library, libc's environment functions, which
-    // other tests leave alone, and _exit.
+    // SAFETY: the child is the only thread of its process; it calls the library, libc's environment
+    // functions, which other tests leave alone, and _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
         program();
@@ -155,7 +157,7 @@ fn every_call() {
     child.traceparent();
 }
 
-/// Who is at the other end of GUESTSCOPE_NOTIFY.
+/// The peer at the other end of GUESTSCOPE_NOTIFY.
 #[derive(Clone, Copy)]
 enum Peer {
     Unset,

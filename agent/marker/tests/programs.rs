@@ -1,5 +1,6 @@
-//! Whole programs, unmodified: what their edges say is what the programs themselves say they did. C, Python and tokio,
-//! through the header, the shared library, the Python module and the rendezvous, under the tracer in tests/tracer.
+//! Whole programs, unmodified: what their edges say is what the programs themselves say they did. C, Python
+//! and tokio, through the header, the shared library, the Python module and the rendezvous, under the tracer
+//! in tests/tracer.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod library;
@@ -157,9 +158,10 @@ fn edges_say_what_the_program_says(#[case] name: &str, #[case] command: Option<C
         let mut sorted = names.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, expected);
-        // Suspended twice, in fetch and in finish; a tokio task may be polled more often than it is woken for a reason.
+        // Suspended twice, in fetch and in finish; a tokio task may be polled more often than it is woken for
+        // a reason.
         assert!(request.moves >= 2, "request {number} was entered {} times", request.moves);
-        // Of those that join no trace `embed` lets the phases join.
+        // In requests that join no trace, `embed` joins the phases.
         let joining = phases.values().filter(|phase| phase.root == request.root && phase.joins).count();
         assert_eq!(joining, if line["joined"] == false { names.len() } else { 0 });
         assert_identity(&edges, request.root, line);
@@ -192,7 +194,8 @@ fn assert_identity(edges: &[Edge], root: u64, line: &Value) {
     }
 }
 
-/// Edges of a thread are numbered from 1 without a gap: the rendezvous kept the program until the tracer was there.
+/// Edges of a thread are numbered from 1 without a gap: the rendezvous kept the program until the tracer was
+/// there.
 fn assert_numbers(edges: &[Edge]) {
     let mut last: HashMap<i32, u64> = HashMap::new();
     for edge in edges {

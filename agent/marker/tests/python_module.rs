@@ -1,5 +1,5 @@
-//! The Python module, as the edges of small programs; and what it does where the library is missing, in a forked child,
-//! and on kernels that do not clear pages in forked children.
+//! The Python module, as the edges of small programs; and what it does where the library is missing, in a
+//! forked child, and on kernels that do not clear pages in forked children.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod library;

@@ -1,4 +1,5 @@
-//! An agent that hands over a ring, and such as hand over something else: what is no ring is never written to.
+//! An agent that hands over a ring, and such as hand over something else: what is no ring is never written
+//! to.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::{
@@ -23,7 +24,8 @@ const BYTES: usize = HEADER_BYTES + SLOTS * SLOT_WORDS * 8;
 
 /// Memory of so many bytes that begins with this word; sealed against shrinking, or not.
 fn memory(bytes: usize, magic: u64, is_sealed: bool) -> OwnedFd {
-    // SAFETY: the name is a C string, the seals are an integer, and what is written is eight bytes of a local.
+    // SAFETY: the name is a C string, the seals are an integer, and what is written is eight bytes of a
+    // local.
     unsafe {
         let memory = libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
         assert!(memory >= 0 && libc::ftruncate(memory, bytes as i64) == 0);

@@ -1,5 +1,5 @@
-//! What libguestscope.so promises to loaders, linkers and tracers, and that the probe point outlives the linker's
-//! clean-up in a Rust program as well.
+//! What libguestscope.so promises to loaders, linkers and tracers, and that the probe point outlives the
+//! linker's clean-up in a Rust program as well.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod library;

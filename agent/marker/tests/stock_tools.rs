@@ -1,6 +1,6 @@
-//! Stock tracers, which know nothing of guestscope, find the probe by its note and count exactly the edges that a program
-//! fires. Needs root, and the tools: `bpftrace`, `perf`. Attaches to copies of the library, so that nobody else's
-//! programs are counted, and takes its events away again.
+//! Stock tracers, which know nothing of guestscope, find the probe by its note and count exactly the edges
+//! that a program fires. Needs root, and the tools: `bpftrace`, `perf`. Attaches to copies of the library, so
+//! that nobody else's programs are counted, and takes its events away again.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod library;
@@ -16,9 +16,9 @@ use serde_json::Value;
 
 const REQUESTS: u64 = 5;
 
-/// Edges by operation of `embed --requests 5`, from what tests/programs/README.md says it does: three phases a request,
-/// two suspensions of phase and request, every second request joined. Phases of the others end where the next one begins, or with
-/// the request.
+/// Edges by operation of `embed --requests 5`, from what tests/programs/README.md says it does: three phases
+/// a request, two suspensions of phase and request, every second request joined. Phases of the others end
+/// where the next one begins, or with the request.
 fn expected() -> BTreeMap<u64, u64> {
     let n = REQUESTS;
     let ends = n + 3 * (n / 2);

@@ -1,9 +1,9 @@
-//! Containers of this guest: their processes by the groups that engines put them into, their names by files.
+//! Containers of this guest: their processes by the groups of engines, their names by files.
 //!
-//! Yields the one that is meant. An engine's number is 64 hexadecimal digits, alone or behind a prefix, as the name of a
-//! group: `docker-ID.scope`, `docker/ID`, `libpod-ID.scope`, `cri-containerd-ID.scope`, `crio-ID.scope`,
-//! `kubepods/.../ID`, `system.slice:cri-containerd:ID`. A container that an OCI runtime was asked for directly has
-//! any name, and a state file.
+//! Yields the container that is meant. An engine's number is 64 hexadecimal digits, alone or after a prefix,
+//! as the name of a group: `docker-ID.scope`, `docker/ID`, `libpod-ID.scope`, `cri-containerd-ID.scope`,
+//! `crio-ID.scope`, `kubepods/.../ID`, `system.slice:cri-containerd:ID`. A container started directly with an
+//! OCI runtime has any name, and a state file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,21 +20,21 @@ use super::{
 
 /// Digits of an engine's number.
 const DIGITS: usize = 64;
-/// Of which at least so many must be given.
+/// Fewest digits of it that a prefix must have.
 const LEAST_DIGITS: usize = 4;
 
 /// One container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Container {
     id: String,
-    /// The user whose container it is: root's, or a rootless one.
+    /// The user who owns the container: root, or the user of a rootless one.
     owner: u32,
     names: BTreeSet<String>,
     /// Its groups: controllers of the hierarchy as in /proc/PID/cgroup, and path.
     groups: BTreeSet<(String, String)>,
-    /// Its groups, as a runtime wrote them down.
+    /// Directories of its groups, as a runtime wrote them down.
     directories: BTreeSet<PathBuf>,
-    /// Those that were seen, in this PID namespace.
+    /// Its processes that were seen, by their numbers in this PID namespace.
     processes: BTreeSet<u32>,
 }
 
@@ -48,7 +48,7 @@ impl Container {
         Candidate { id: self.id.clone(), name: self.names.first().cloned(), owner: self.owner }
     }
 
-    /// What it is, for people.
+    /// Description for people.
     pub(super) fn words(&self) -> Vec<String> {
         let mut words = vec!["container".to_owned(), self.shown_name().to_owned()];
         if self.owner != 0 {
@@ -73,7 +73,7 @@ impl Container {
         self.processes.iter().copied().collect()
     }
 
-    /// Where its groups may lie, version 2 first.
+    /// Directories of its groups, version 2 first.
     pub(super) fn directories(&self, root: &Path) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for hierarchy in hierarchies(root) {
@@ -105,8 +105,8 @@ impl Container {
     }
 }
 
-/// The container of this number or name, or of the only one that begins like that. Root's are preferred, so
-/// that no other user can take the name of one; then those that run.
+/// The container with this number or name, or the only one that begins like that. Root's are preferred, so
+/// that no other user can take the name of one; then running ones.
 pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> {
     let (all, cut) = all(root);
     let matching = |matches: &dyn Fn(&Container) -> bool| {
@@ -134,7 +134,7 @@ pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> 
     }
 }
 
-/// All containers that processes or files tell of, and the users who have too many files for all to be read.
+/// All containers in processes or files, and the users who have too many files for all to be read.
 fn all(root: &Path) -> (Vec<Container>, BTreeSet<u32>) {
     let mut found: BTreeMap<(String, u32), Container> = BTreeMap::new();
     for (pid, text) in groups_of_processes(root) {
@@ -157,7 +157,7 @@ fn all(root: &Path) -> (Vec<Container>, BTreeSet<u32>) {
     for Note { owner, id, name, group, directories, process } in all {
         let container = found.entry((id, owner)).or_default();
         container.names.extend(name);
-        // A path alone does not say of which hierarchy; a directory that is not there is nobody's.
+        // A path alone does not tell its hierarchy; a directory that does not exist is nobody's.
         container.directories.extend(group.into_iter().flat_map(|group| anywhere(&hierarchies, &group)));
         container.directories.extend(directories);
         container.processes.extend(process);
@@ -166,7 +166,7 @@ fn all(root: &Path) -> (Vec<Container>, BTreeSet<u32>) {
     (named.collect(), cut)
 }
 
-/// The user below whose slice a group lies: systemd makes it, and lets the user make groups there alone.
+/// The user in whose slice a group lies: systemd makes it, and lets the user make groups only there.
 fn user_of(path: &str) -> u32 {
     let number = |part: &str| part.strip_prefix("user-")?.strip_suffix(".slice")?.parse().ok();
     path.split('/').find_map(number).unwrap_or(0)
@@ -193,7 +193,7 @@ fn groups_of_processes(root: &Path) -> Vec<(u32, String)> {
     entries.filter_map(read).collect()
 }
 
-/// Each container whose group this one is or lies in, with the path of that group: containers may hold containers.
+/// Each container whose group this one is or lies in, with that group's path: containers may hold containers.
 fn containers_in(path: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut end = 0;
@@ -202,7 +202,7 @@ fn containers_in(path: &str) -> Vec<(&str, &str)> {
         if let Some(id) = container_id(part) {
             found.push((id, &path[..end]));
         }
-        // The slash behind it.
+        // The slash after it.
         end += 1;
     }
     found

@@ -1,7 +1,7 @@
-//! What engines and runtimes leave in files: names, first processes, groups of containers.
+//! Files that engines and runtimes leave: names, first processes, groups of containers.
 //!
-//! Yields [`Note`]s. Every file belongs to somebody else: what is missing or not as expected is passed over,
-//! and of users who have too much it is told.
+//! Yields [`Note`]s. Every file belongs to somebody else: one that is missing or unexpected is passed over,
+//! and users who have too much are reported.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,18 +21,19 @@ use crate::{
     untrusted::{self, Shown as _},
 };
 
-/// The largest file of use is docker's configuration of a container, 10 kB; podman's list grows with its containers.
+/// The largest file of use is docker's configuration of a container, 10 kB; podman's list grows with its
+/// containers.
 const FILE_BYTES: u64 = 8 << 20;
-/// The same of a file that is not root's: the state of one container, or a user's list of some hundred. As
-/// values it takes up to a hundred times the memory.
+/// The same for a file that is not root's: the state of one container, or a user's list of some hundred.
+/// Parsed, it takes up to a hundred times the memory.
 const OTHERS_FILE_BYTES: u64 = 256 << 10;
-/// What of one user's files is read, in half a second, and kept. It is kept for each of them apart, and
-/// root's has no such limit.
+/// Limits on one user's files: read, in half a second, and kept. They hold for each user apart; root has
+/// none.
 const OTHERS: Share = Share { files: 500, file_bytes: 32 << 20, notes: 1_000, note_bytes: 1 << 20 };
-/// Notes that are kept of all users but root together.
+/// Notes kept of all users but root together.
 const OTHERS_NOTES: usize = 5_000;
 
-/// What was taken of one user's files.
+/// Use that one user has made of the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     files: usize,
@@ -41,17 +42,17 @@ struct Share {
     note_bytes: usize,
 }
 
-/// All that files say.
+/// Notes of all files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
     pub(super) all: Vec<Note>,
-    /// Users of whose files not all was taken.
+    /// Users whose files were not all read.
     pub(super) cut: BTreeSet<u32>,
     of_others: BTreeMap<u32, Share>,
 }
 
 impl Notes {
-    /// A file of a user is to be read; whether it may.
+    /// Counts a file of a user that is to be read; false if it is over the limits.
     fn takes_file(&mut self, owner: u32, bytes: u64) -> bool {
         if owner == 0 {
             return bytes <= FILE_BYTES;
@@ -84,18 +85,17 @@ impl Notes {
     }
 }
 
-/// What one file says of a container.
+/// A container as one file describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    /// The user that the file belongs to: what another user than root says holds for that user's own
-    /// containers alone.
+    /// Owner of the file: what another user than root says holds for that user's own containers alone.
     pub(super) owner: u32,
     pub(super) id: String,
     pub(super) name: Vec<String>,
-    /// A path in a hierarchy that the file does not name.
+    /// Path of its group, in a hierarchy that the file does not name.
     pub(super) group: Option<String>,
     pub(super) directories: Vec<PathBuf>,
-    /// Its first process, if it still lives.
+    /// Process number of its first process, if it still lives.
     pub(super) process: Option<u32>,
 }
 
@@ -108,7 +108,7 @@ impl Note {
     }
 }
 
-/// A kind of file: where it may lie, and what is read out of it.
+/// A kind of file: where it may lie, and what is read from it.
 type Kind = (&'static [&'static str], fn(&Path, &Path, &Value) -> Vec<Note>);
 
 const KINDS: [Kind; 5] = [
@@ -141,7 +141,7 @@ const KINDS: [Kind; 5] = [
     ),
 ];
 
-/// All notes of all files that are there.
+/// All notes of all files found.
 pub(super) fn notes(root: &Path) -> Notes {
     let mut notes = Notes::default();
     for (places, read) in KINDS {
@@ -163,8 +163,8 @@ pub(super) fn notes(root: &Path) -> Notes {
     notes
 }
 
-/// Engines allow letters, digits and a few signs; here it may be whatever gives a terminal no orders and is
-/// on one line.
+/// Whether a text is on one line and gives a terminal no orders: engines allow letters, digits and a few
+/// signs.
 fn is_plain(text: &str) -> bool {
     !text.chars().any(|c| c.is_whitespace() || untrusted::is_unsafe(c))
 }
@@ -173,8 +173,8 @@ fn is_number_or_name(id: &str) -> bool {
     !id.is_empty() && is_plain(id)
 }
 
-/// The value in a file, and whose word it is: whose file, or whose folder it lies in, as names of folders are
-/// told as well.
+/// The value in a file, and the user who vouches for it: the owner of the file, or of its folder, since names
+/// of folders are reported as well.
 fn json(place: &Place, notes: &mut Notes) -> Option<(u32, Value)> {
     let file = guarded::open_no_link(&place.path).ok()?;
     let metadata = file.metadata().ok()?;
@@ -187,15 +187,15 @@ fn json(place: &Place, notes: &mut Notes) -> Option<(u32, Value)> {
     Some((owner, serde_json::from_str(&text).ok()?))
 }
 
-/// Whether a process is this user's: it has the number, or lives in a user namespace that the user has made,
-/// as rootless containers do, whose processes have other numbers.
+/// Whether a process is this user's: its user is this one, or it lives in a user namespace that the user
+/// made, as rootless containers do, whose processes run as other users.
 pub(super) fn is_of(root: &Path, pid: u32, uid: u32) -> bool {
     let process = root.join(format!("proc/{pid}"));
     let runs_as = fs::metadata(&process).is_ok_and(|metadata| metadata.uid() == uid);
     runs_as || File::open(process.join("ns/user")).ok().and_then(|file| namespace_owner(&file)) == Some(uid)
 }
 
-/// The user who has made a user namespace (ioctl_ns(2)).
+/// The user who made a user namespace (ioctl_ns(2)).
 fn namespace_owner(namespace: &File) -> Option<u32> {
     const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
     let mut uid: libc::uid_t = 0;
@@ -230,14 +230,15 @@ fn podman(_: &Path, _: &Path, value: &Value) -> Vec<Note> {
         .collect()
 }
 
-/// A process answers at once, or makes who asks wait.
+/// Time limit: a process answers at once, or may block the reader.
 const ANSWER: Duration = Duration::from_millis(200);
 
-/// A runtime's state outlives a container that was killed, and its process's number may be somebody else's by then.
+/// The process, if it still lives: a runtime's state outlives a killed container, and its process's number
+/// may be reused by then.
 fn living(root: &Path, pid: &Value, started: &Value) -> Option<u32> {
     let pid = u32::try_from(pid.as_u64()?).ok().filter(|&pid| pid > 0)?;
     let path = root.join(format!("proc/{pid}/stat"));
-    // A user's file may name a process of the user's that makes who asks wait.
+    // A user's file may name a process of that user that blocks the reader.
     let read = move || Stat::read_at(&path).ok();
     let ticks = patient::answer(ANSWER, read).ok()??.born;
     started.as_u64().is_none_or(|started| started == ticks).then_some(pid)
@@ -257,7 +258,7 @@ fn crun(root: &Path, path: &Path, value: &Value) -> Vec<Note> {
     vec![Note { id: folder(path), group, process, ..Note::default() }]
 }
 
-/// What Kubernetes and nerdctl call it stands in its annotations.
+/// Kubernetes' and nerdctl's names stand in the annotations.
 fn bundle(_: &Path, path: &Path, value: &Value) -> Vec<Note> {
     let annotation = |key: &str| value["annotations"][key].as_str().filter(|name| !name.is_empty());
     let either = |keys: [&str; 2]| keys.into_iter().find_map(annotation);

@@ -1,4 +1,4 @@
-//! Containers by the names of groups and by files of engines, in trees that a test makes up.
+//! Containers by names of groups and by files of engines, in trees that a test makes.
 
 use rstest::rstest;
 use tempfile::TempDir;
@@ -93,7 +93,7 @@ fn names_come_from_files() {
     files.push((&docker, format!("{{\"ID\":\"{A}\",\"Name\":\"/web-server\"}}")));
     let podman = "var/lib/containers/storage/overlay-containers/containers.json";
     files.push((podman, format!("[{{\"id\":\"{B}\",\"names\":[\"web-client\"]}}]")));
-    // Not to be read, and not to disturb.
+    // Must be skipped without an error.
     files.push(("var/lib/docker/containers/broken/config.v2.json", "{".to_owned()));
     let root = tree(&files);
     let process = |wanted| find(root.path(), wanted).map(|found| found.processes());
@@ -155,7 +155,7 @@ fn runtimes_that_were_asked_directly_leave_a_state() {
     assert_eq!((found.processes(), found.shown_name()), (vec![7], "bare"));
     assert_eq!(found.directories(root.path()), [PathBuf::from("/sys/fs/cgroup/cpu/bare")]);
 
-    // Its number is somebody else's by now.
+    // The process number was reused.
     let root = tree(&[("run/runc/bare/state.json", state(55)), ("proc/7/stat", stat(56))]);
     let error = find(root.path(), "bare").expect_err("it does not run");
     assert_eq!(error.to_string(), "the container does not run: bare");
@@ -168,8 +168,8 @@ fn runtimes_that_were_asked_directly_leave_a_state() {
     assert_eq!(found.directories(root.path()), [PathBuf::from("/sys/fs/cgroup/user.slice/c")]);
 }
 
-/// What a user may have put where runtimes keep their state: too much for a container, a pipe, and a number
-/// that is a text.
+/// Things that a user may have put where runtimes keep their state: too much for a container, a pipe, and a
+/// number that is a text.
 #[test]
 fn files_of_others_are_bounded_and_plain() {
     let state = |id: &str, more: &str| format!(r#"{{"id":"{id}","x":[{more}0]}}"#);
@@ -181,7 +181,7 @@ fn files_of_others_are_bounded_and_plain() {
     ]);
     for name in ["good", "bomb", "line", "order"] {
         let path = root.path().join("run/user/1/runc").join(name).join("state.json");
-        // Only root can give files away. Another user's are not root's already.
+        // Only root can give files away. Other users' files are not root's to begin with.
         let _ = std::os::unix::fs::chown(path, Some(65_534), Some(65_534));
     }
     fs::create_dir(root.path().join("run/user/1/runc/pipe")).expect("the place is ours");
@@ -191,7 +191,7 @@ fn files_of_others_are_bounded_and_plain() {
     assert_eq!(ids, ["good"]);
 }
 
-/// Gives all below a folder to a user; false where only root can.
+/// Gives everything below a folder to a user; false where only root can.
 fn give(folder: &Path, user: u32) -> bool {
     let given = std::os::unix::fs::lchown(folder, Some(user), Some(user)).is_ok();
     let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
@@ -199,8 +199,8 @@ fn give(folder: &Path, user: u32) -> bool {
     given && entries.into_iter().flatten().all(|entry| give(&entry.expect("an entry").path(), user))
 }
 
-/// However much one user puts there, it takes a bounded part, is told, and leaves those of others where they
-/// are.
+/// However much one user puts there, a bounded part is read, the user is reported, and other users' files are
+/// read as before.
 #[rstest]
 #[case::entries_of_lists("list")]
 #[case::names_of_a_container("names")]
@@ -246,8 +246,8 @@ fn a_users_files_take_neither_memory_nor_the_place_of_others(#[case] kind: &str)
     assert_eq!(error, "no such container: nothing like that; too many files to read all, of user 65534");
 }
 
-/// Names of folders are words as well: in a user's folder they are the user's, even where links lead to files
-/// of root's.
+/// Names of folders count as well: in a user's folder they are that user's, even where links lead to root's
+/// files.
 #[test]
 fn a_link_to_files_of_roots_makes_no_word_of_a_user_roots() {
     const USER: u32 = 65_534;
@@ -271,8 +271,8 @@ fn a_link_to_files_of_roots_makes_no_word_of_a_user_roots() {
     assert_eq!(error, "the container does not run: web of user 65534");
 }
 
-/// What a user says of containers holds for the user's own: no name, process or group of anybody else's is
-/// taken by it.
+/// What a user's files say holds for that user's own containers: it takes no name, process or group of
+/// anybody else.
 #[test]
 fn a_user_takes_neither_a_name_nor_a_process_of_others() {
     const USER: u32 = 65_534;
@@ -308,7 +308,7 @@ fn a_user_takes_neither_a_name_nor_a_process_of_others() {
         (own.processes(), own.words()),
         (vec![8], vec!["container".into(), "own".into(), "of user 65534".into()])
     );
-    // The same number as an engine of root's uses.
+    // An engine of root's uses the same number.
     assert_eq!(found(A).expect("root's").processes(), [7]);
     assert_eq!(found(B).expect("by its group").candidate().to_string(), "0123f0000000 of user 65534");
     let named = ["/sys/fs/cgroup/system.slice/web", "/x/user-65534.slice/web"].map(PathBuf::from).to_vec();
@@ -316,7 +316,7 @@ fn a_user_takes_neither_a_name_nor_a_process_of_others() {
     assert_eq!(found("web").expect("root's").own(named.clone()), named);
 }
 
-/// A rootless container's processes have numbers of their own in a user namespace that its user has made.
+/// A rootless container's processes have other user numbers, in a user namespace that its user made.
 #[test]
 fn a_process_in_a_users_own_namespace_is_the_users() {
     use std::{

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, fmt};
 
-/// A container that there is.
+/// A container that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its number with the engine, or its name where it has no other.
+    /// The engine's number, or the name of a container without one.
     pub id: String,
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// The user whose it is.
+    /// The user who owns it.
     pub owner: u32,
 }
 
@@ -43,15 +43,15 @@ pub enum TargetError {
     /// The number is a thread's.
     #[error("not a process but a thread of one: {thread}")]
     Thread {
-        /// The number.
+        /// The thread's number.
         thread: u32,
-        /// Its process.
+        /// Number of its process.
         process: u32,
     },
-    /// It has no program.
+    /// The process has no program.
     #[error("a thread of the kernel has no program to observe: {0}")]
     KernelThread(u32),
-    /// Only its exit code is left.
+    /// A zombie: only its exit code is left.
     #[error("the process has ended and waits for its parent: {0}")]
     Zombie(u32),
     /// An agent cannot observe itself.
@@ -60,41 +60,41 @@ pub enum TargetError {
     /// A process cannot be watched.
     #[error("watching process {pid}: {source}")]
     Watch {
-        /// Which one.
+        /// Process number.
         pid: u32,
-        /// Why.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// No group has this path.
     #[error("no such control group: {0}")]
     NoGroup(String),
-    /// Nothing lives in it.
+    /// Nothing lives in the group.
     #[error("no process to observe in it: {0}")]
     Empty(String),
-    /// No container is called that.
+    /// No container has this name.
     #[error("no such container: {wanted}{}{}", list(.there), unread(.cut))]
     NoContainer {
-        /// What was asked for.
+        /// The name or number that was asked for.
         wanted: String,
-        /// Those that there are.
+        /// Existing containers.
         there: Vec<Candidate>,
         /// Users who have too many files for all to be read.
         cut: BTreeSet<u32>,
     },
-    /// Several containers are called that.
+    /// Several containers match.
     #[error("several containers begin with it: {wanted}{}", list(.there))]
     Ambiguous {
-        /// What was asked for.
+        /// The name or number that was asked for.
         wanted: String,
-        /// Those that match.
+        /// Matching containers.
         there: Vec<Candidate>,
     },
-    /// It is known and has no process.
+    /// The container is known and has no process.
     #[error("the container does not run: {0}")]
     NotRunning(Candidate),
 }
 
-/// Candidates that are listed.
+/// Most candidates listed.
 const LISTED: usize = 10;
 
 fn list(candidates: &[Candidate]) -> String {
@@ -117,7 +117,7 @@ fn unread(users: &BTreeSet<u32>) -> String {
 }
 
 impl TargetError {
-    /// What to do next.
+    /// Next step for the user.
     pub fn hint(&self) -> String {
         match self {
             TargetError::Nothing => "give --pid, --cgroup or --container".to_owned(),

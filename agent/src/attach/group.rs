@@ -1,4 +1,4 @@
-//! A control group in the file system, of version 1 or 2: where it lies, and which processes live in it and below it.
+//! A control group in the file system, of version 1 or 2: its place, and the processes in it and below it.
 
 use std::{
     collections::BTreeSet,
@@ -15,21 +15,21 @@ use crate::{
 
 /// The file that every group of either version has.
 const PROCESSES: &str = "cgroup.procs";
-/// Where a threaded group of version 2 refuses that one.
+/// The file for a threaded group of version 2, which refuses `cgroup.procs`.
 const THREADS: &str = "cgroup.threads";
-/// Groups below one that are looked at; a guest with more of them is asked for a smaller part.
+/// Most groups looked at below one; beyond that the user is asked for a smaller part.
 const MOST: usize = 20_000;
-/// A list of 4 Mi processes, as many as there can be, has less.
+/// Most bytes of a list: 4 Mi processes, the most there can be, take less.
 const LIST_BYTES: u64 = 32 << 20;
 
-/// A group.
+/// A control group.
 #[derive(Debug)]
 pub(super) struct Group {
     directory: PathBuf,
 }
 
 impl Group {
-    /// By a directory, or by its path in any mounted hierarchy; one in which somebody lives is preferred.
+    /// The group by a directory, or by its path in any mounted hierarchy; one with processes is preferred.
     pub(super) fn find(path: &Path) -> Result<Self, TargetError> {
         let below = path.strip_prefix("/").unwrap_or(path);
         let mounts = hierarchies(&fs::read("/proc/self/mountinfo").unwrap_or_default());
@@ -44,7 +44,7 @@ impl Group {
         found.ok_or_else(|| TargetError::NoGroup(path.shown().to_string()))
     }
 
-    /// The first of these in which somebody lives.
+    /// The first of these with processes.
     pub(super) fn first_inhabited(directories: &[PathBuf]) -> Option<Self> {
         let groups = directories.iter().map(|directory| Self { directory: directory.clone() });
         groups.into_iter().find(|group| !group.processes().is_empty())
@@ -54,7 +54,8 @@ impl Group {
         &self.directory
     }
 
-    /// All that live in it and below it. Those of other PID namespaces, which have no number here, are left out.
+    /// All processes in it and below it. Those of other PID namespaces, which have no number here, are left
+    /// out.
     pub(super) fn processes(&self) -> Vec<u32> {
         let mut found = BTreeSet::new();
         let mut open = vec![self.directory.clone()];
@@ -101,14 +102,14 @@ fn process_of(thread: u32) -> Option<u32> {
 pub(super) struct Hierarchy {
     /// Controllers of version 1, `name=` ones too; none in version 2.
     pub(super) controllers: Vec<String>,
-    /// The group that is mounted.
+    /// Path of the group that is mounted.
     pub(super) root: PathBuf,
-    /// Where.
+    /// Mount point.
     pub(super) at: PathBuf,
 }
 
-/// Of the text of mountinfo (number, parent, device, root, mount point, options, optional fields, `-`, type, source, options
-/// of the super block), version 2 first.
+/// Mounted hierarchies, version 2 first, from the text of mountinfo (number, parent, device, root, mount
+/// point, options, optional fields, `-`, type, source, options of the super block).
 pub(super) fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = mountinfo.split(|&byte| byte == b'\n').filter_map(hierarchy).collect();
     found.sort_by_key(|hierarchy| !hierarchy.controllers.is_empty());
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(living_in(place.path()), [own]);
     }
 
-    /// Neither a pipe nor a device in the place of the list is waited for, and no link is followed.
+    /// A pipe or a device in the place of the list is not waited for, and no link is followed.
     #[test]
     fn what_is_no_list_of_processes_is_nobodys() {
         let place = tempfile::tempdir().expect("a folder can be made");

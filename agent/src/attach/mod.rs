@@ -1,7 +1,8 @@
-//! What `attach` shall observe: processes by number, a control group, a container. Found through /proc, the mounted groups
-//! and the files that engines leave; no engine is asked.
+//! Targets of `attach`: processes by number, a control group, a container. Found through /proc, the mounted
+//! groups and the files that engines leave; no engine is asked.
 //!
-//! Yields a [`Target`], which names its living processes as this PID namespace numbers them. It attaches nothing.
+//! Yields a [`Target`], which names its living processes by their numbers in this PID namespace. It attaches
+//! nothing.
 
 mod container;
 mod container_files;
@@ -17,28 +18,28 @@ pub use error::{Candidate, TargetError};
 
 use self::{container::Container, group::Group, process::Process};
 
-/// What is asked for.
+/// The target that is asked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
     /// These processes.
     Processes(&'a [u32]),
     /// All processes of a control group and those below it, by its path.
     Group(&'a Path),
-    /// All processes of a container, by its number or name, or the beginning of one.
+    /// All processes of a container, by its number or name, or the beginning of either.
     Container(&'a str),
 }
 
-/// What was found.
+/// The target that was found.
 #[derive(Debug)]
 pub struct Target {
-    /// For the run and the service, if nobody gives another one.
+    /// Name of the run and the service, unless the user gives one.
     pub name: String,
-    /// What it is, for people.
+    /// Description for people.
     pub words: Vec<String>,
-    /// The program's file, where it is one process.
+    /// The program's file, if the target is one process.
     pub executable: Option<String>,
     members: Members,
-    /// The agent, and what it has started.
+    /// The agent and the processes that it has started.
     left_out: Vec<u32>,
 }
 
@@ -53,7 +54,7 @@ impl Target {
         Self { name, words, executable, members, left_out: vec![std::process::id()] }
     }
 
-    /// Finds it. There is at least one living process in it.
+    /// Finds the target. It has at least one living process.
     pub fn find(wanted: Wanted<'_>) -> Result<Self, TargetError> {
         process::check_proc()?;
         match wanted {
@@ -97,12 +98,12 @@ impl Target {
         Ok(self)
     }
 
-    /// Leaves this process out, though it is in the group: one of the agent's own.
+    /// Leaves out this process of the agent's own, though it is in the group.
     pub fn leave_out(&mut self, pid: u32) {
         self.left_out.push(pid);
     }
 
-    /// Its processes that live, in ascending order, without those that are left out. Processes may join a group at any time.
+    /// Living processes, in ascending order, without those left out. Processes may join a group at any time.
     pub fn processes(&mut self) -> Vec<u32> {
         let mut processes = match &mut self.members {
             Members::Processes(processes) => {
@@ -118,7 +119,7 @@ impl Target {
     }
 }
 
-/// By its control group; a container that has none of its own, by its processes of now.
+/// Members by the container's control group; if it has none of its own, its processes of now.
 fn members_of(container: &Container) -> Result<Members, TargetError> {
     let mountinfo = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let directories = group::in_hierarchies(&container.directories(Path::new("/")), &mountinfo);

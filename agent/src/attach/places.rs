@@ -1,6 +1,6 @@
-//! Files by patterns, and whose they are: so that no user's files count for those of another, or of root.
+//! Files by patterns, and their owners: no user's files may count for those of another user, or of root.
 //!
-//! Yields paths of regular files under limits, and the users that had more of them.
+//! Yields paths of regular files under limits, and the users who exceeded them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,11 +11,11 @@ use std::{
 
 /// Entries of root's folders that are looked at for one pattern: containers, users.
 const ENTRIES: usize = 10_000;
-/// The same of all folders of one user.
+/// The same for all folders of one user.
 const OTHERS_ENTRIES: usize = 1_000;
 
-/// A path, and the user who decides what is there: root where all folders of it are root's, else the owner of
-/// the first that is not. That one may put links to anything below it.
+/// A path, and the user who controls it: root where all folders on it are root's, else the owner of the first
+/// that is not. That user may put links to anything below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// What has this name in it, if it is there.
+    /// The entry of this name below it, if there is one.
     fn below(&self, name: impl AsRef<Path>) -> Option<Self> {
         let path = self.path.join(name);
         let metadata = fs::metadata(&path).ok()?;
@@ -31,7 +31,7 @@ impl Place {
     }
 }
 
-/// Regular files whose path is this one; `*` is any name. `cut` hears of users who have too much there.
+/// Regular files whose path matches; `*` is any name. Users who have too much there are added to `cut`.
 pub(super) fn expand(root: &Path, pattern: &str, cut: &mut BTreeSet<u32>) -> Vec<Place> {
     let mut found = vec![Place { path: root.to_owned(), owner: 0 }];
     for part in pattern.split('/') {

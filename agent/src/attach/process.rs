@@ -1,4 +1,4 @@
-//! One process by its number: is it there, is it a program's, does it still live.
+//! One process by its number: whether it exists, runs a program, and still lives.
 
 use std::{
     io,
@@ -12,21 +12,23 @@ use crate::{
     untrusted::{Shown as _, Untrusted},
 };
 
-/// The most that is read of a command line: as much as one argument may have. A process may say that all its
-/// memory is one.
+/// Most bytes read of a command line: the longest single argument. A process may present all its memory as
+/// its command line.
 const COMMAND_BYTES: u64 = 128 << 10;
 
-/// A command line lies in the process's own memory, and the process may hold the lock of that.
+/// Time limit: a command line lies in the process's own memory, whose lock the process may hold.
 const ANSWER: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// A process that was alive when it was opened. Its descriptor names it for good, whoever gets the number later.
+/// A process that was alive when it was opened. Its descriptor names it for good, even when its number is
+/// reused later.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: u32,
     pidfd: OwnedFd,
 }
 
-/// The numbers in /proc must be those that system calls take: not so in a new PID namespace with the old /proc.
+/// Checks that the numbers in /proc are those that system calls take: not so in a new PID namespace with the
+/// old /proc.
 pub(super) fn check_proc() -> Result<(), TargetError> {
     let shown = std::fs::read_link("/proc/self").ok();
     let is_own = shown.is_some_and(|shown| shown.as_os_str() == std::process::id().to_string().as_str());
@@ -34,7 +36,7 @@ pub(super) fn check_proc() -> Result<(), TargetError> {
 }
 
 impl Process {
-    /// The one with this number, if it is a program's and lives.
+    /// The living process with this number, if it is no kernel thread.
     pub(super) fn open(pid: u32) -> Result<Self, TargetError> {
         if pid == std::process::id() {
             return Err(TargetError::Own(pid));
@@ -51,7 +53,7 @@ impl Process {
         Ok(Self { pid, pidfd })
     }
 
-    /// Its last thread has not ended. The descriptor is readable from then on.
+    /// Whether its last thread has not ended. The descriptor is readable from then on.
     pub(super) fn is_alive(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the structure lives across the call, which does not wait.
@@ -59,7 +61,7 @@ impl Process {
         ready != 1
     }
 
-    /// As the kernel calls it.
+    /// Its name by the kernel.
     pub(super) fn name(&self) -> String {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         let name: String = name.trim_end().chars().filter(|c| !crate::untrusted::is_unsafe(*c)).collect();
@@ -76,7 +78,7 @@ impl Process {
         if words.is_empty() { vec![self.name()] } else { words }
     }
 
-    /// Its program's file, as it is called where it lives.
+    /// Path of its program's file, in the process's own mount namespace.
     pub(super) fn executable(&self) -> Option<String> {
         let path = format!("/proc/{}/exe", self.pid);
         let read = move || std::fs::read_link(path).ok();
@@ -85,13 +87,13 @@ impl Process {
     }
 }
 
-/// [`started`], which a process that is about to begin a program can hold up.
+/// [`started`] with a time limit: a process that is executing a program can hold it up.
 fn started_soon(pid: u32) -> Result<u64, TargetError> {
     let asked = patient::answer(ANSWER, move || started(pid));
     asked.unwrap_or_else(|no_answer| Err(TargetError::Watch { pid, source: io::Error::other(no_answer) }))
 }
 
-/// When it was started, in clock ticks; an error if it is not to be observed.
+/// Start time, in clock ticks; an error if the process is not to be observed.
 fn started(pid: u32) -> Result<u64, TargetError> {
     let gone = || TargetError::NoProcess(pid);
     let stat = Stat::read(pid.cast_signed()).map_err(|_| gone())?;
@@ -104,7 +106,7 @@ fn started(pid: u32) -> Result<u64, TargetError> {
     if group != pid {
         return Err(TargetError::Thread { thread: pid, process: group });
     }
-    // A main thread that has ended before the others looks like one that was not waited for.
+    // A main thread that has ended before the others looks like a zombie.
     let threads = || std::fs::read_dir(format!("{place}/task")).into_iter().flatten().flatten();
     let lives_on = || threads().nth(1).is_some();
     if stat.has_ended() && !lives_on() {

@@ -1,7 +1,8 @@
-//! The ordinary user who started the agent as root by sudo, doas or pkexec, as these tell in the environment.
+//! The ordinary user who started the agent as root by sudo, doas or pkexec, by the variables that these set.
 //!
-//! Only root's environment is asked, so nobody gains by a variable that was made up: it can but take root away. Where two of them
-//! name two users, a way to root let an older one through, and nobody can tell which is true: that is refused. It starts nothing.
+//! Only root's environment is asked, so nobody gains by a forged variable: it can only take root away. Where
+//! two of them name two users, a way to root let an older one through, and nobody can tell which is true:
+//! that is refused. It starts nothing.
 
 use std::{
     ffi::{CString, OsString},
@@ -16,7 +17,7 @@ use nix::unistd::{Gid, Uid, User, getgrouplist, getppid};
 use super::ChildError;
 use crate::{guarded::Owner, tasks};
 
-/// What the program is to run as.
+/// The user as which the program is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunAs {
     /// User.
@@ -27,25 +28,26 @@ pub struct RunAs {
     pub(super) environment: Vec<(&'static str, OsString)>,
 }
 
-/// The user as the environment has it.
+/// The user by the environment.
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
     uid: u32,
-    /// Where it is told.
+    /// Group, where the environment tells it.
     gid: Option<u32>,
-    /// The same; a user of a directory (LDAP) stands in no file.
+    /// Name, where the environment tells it; a user of a directory (LDAP) is in no file.
     name: Option<String>,
     home: Option<String>,
 }
 
-/// Ancestors that are looked at for the groups of a user who stands in no file.
+/// Most ancestors searched for the groups of a user who is in no file.
 const ANCESTORS: usize = 16;
 
 impl RunAs {
-    /// The user who called sudo, doas or pkexec; none if this process is not root's, was started by none of them, or by root.
+    /// The user who called sudo, doas or pkexec; none if this process is not root's, was started by none of
+    /// them, or by root.
     ///
     /// # Errors
-    /// That user is unknown, or it is unclear who it is.
+    /// That user is unknown, or it is unclear which one it is.
     pub fn invoking_user() -> Result<Option<Self>, ChildError> {
         if !nix::unistd::geteuid().is_root() {
             return Ok(None);
@@ -79,31 +81,32 @@ impl RunAs {
     }
 }
 
-/// Makes a file that is not there yet, for its owner alone, with the rights of the user who called sudo: to
-/// be allowed to call this program by sudo is not to be allowed to write root's files.
+/// Makes a new file, for its owner alone, with the rights of the user who called sudo: permission to call
+/// this program by sudo is not permission to write root's files.
 ///
 /// # Errors
-/// That user may not, or it is unclear who it is.
+/// That user may not, or it is unclear which one it is.
 pub fn create_file(path: &Path) -> io::Result<File> {
     let owner = RunAs::invoking_user().map_err(io::Error::other)?.map(|user| user.owner());
     let _rights = owner.as_ref().map(Owner::assume).transpose()?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Those of the nearest process above this one that is the user's: their session's.
+/// Groups of the nearest process above this one that is the user's: those of the session.
 fn groups_above(uid: u32) -> Option<Vec<Gid>> {
     let status = |pid: &str| tasks::status(format!("/proc/{pid}").as_ref()).ok();
     let first = status(&getppid().to_string());
     let parent = |below: &String| status(tasks::field(below, "PPid")?);
     let mut above = std::iter::successors(first, parent).take(ANCESTORS);
-    // The real user's number is the first one.
+    // The real user's number comes first.
     let number = |status: &String| tasks::field(status, "Uid")?.split_whitespace().next()?.parse().ok();
     let theirs = above.find(|status| number(status) == Some(uid))?;
     let groups = tasks::field(&theirs, "Groups")?.split_whitespace();
     Some(groups.filter_map(|group| group.parse().ok()).map(Gid::from_raw).collect())
 }
 
-/// What root's environment has of root, as the user has it. Where root's has no mailbox, the user needs none.
+/// Variables of root's environment, changed to the user's values. Where root's has no mailbox, the user needs
+/// none.
 fn environment(name: &str, home: PathBuf, shell: Option<PathBuf>) -> Vec<(&'static str, OsString)> {
     let mut all = vec![("HOME", home.into_os_string()), ("USER", name.into()), ("LOGNAME", name.into())];
     all.extend(shell.filter(|shell| shell.is_absolute()).map(|shell| ("SHELL", shell.into_os_string())));
@@ -113,7 +116,7 @@ fn environment(name: &str, home: PathBuf, shell: Option<PathBuf>) -> Vec<(&'stat
     all
 }
 
-/// Who is named, if somebody other than root is. `number` of a user's name.
+/// The user named, if it is one other than root. `number` gives the number of a user's name.
 fn named(
     variable: impl Fn(&str) -> Option<String>,
     number: impl Fn(&str) -> Option<u32>,

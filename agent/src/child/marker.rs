@@ -1,6 +1,7 @@
-//! What can be told before a program starts of how it will look for the marker: by the loader, and whether Python looks at all.
+//! How a program will look for the marker, as far as can be told before it starts: by the loader, and whether
+//! Python looks at all.
 //!
-//! Both are guesses by the command alone; a script that starts another program is not looked through.
+//! Both are guesses from the command alone; scripts that start other programs are not followed.
 
 use std::{ffi::OsString, io::BufReader, path::Path};
 
@@ -14,11 +15,11 @@ use crate::{
     probes::phase::{Cache, Tables},
 };
 
-/// As it stands in a program that is linked against it.
+/// The soname as it stands in a program that is linked against it.
 const SONAME: &[u8] = b"\0libguestscope.so.1\0";
-/// Names of more bytes are not looked at: a large C++ library has so many.
+/// Most bytes of names looked at: a large C++ library has so many.
 const NAMES_BYTES: u64 = 8 << 20;
-/// Python's options that are followed by a word, or are the last ones of its own.
+/// Python options that take a word, or the rest of their own.
 const WITH_A_WORD: [char; 3] = ['W', 'X', 'Q'];
 const LAST: [char; 2] = ['c', 'm'];
 
@@ -35,8 +36,8 @@ fn names_the_library(program: &Path) -> Option<bool> {
     Some(names.windows(SONAME.len()).any(|window| window == SONAME))
 }
 
-/// The option by which a Python does without what stands beside it: `I` and `E` ignore the environment, and
-/// with it the place of the module; `S` runs no `sitecustomize`.
+/// The Python option that keeps it from loading what stands beside it: `I` and `E` ignore the environment,
+/// and with it the path of the module; `S` runs no `sitecustomize`.
 pub fn option_against_marks(command: &[OsString]) -> Option<char> {
     let (program, arguments) = command.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
@@ -61,7 +62,7 @@ pub fn option_against_marks(command: &[OsString]) -> Option<char> {
                 return None;
             }
             if WITH_A_WORD.contains(&letter) {
-                // It may stand in the same word.
+                // The value may stand in the same word.
                 if letters.next().is_none() {
                     arguments.next();
                 }

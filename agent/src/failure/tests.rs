@@ -1,4 +1,4 @@
-//! What is quoted in an error takes the place of none of its words.
+//! Text quoted in an error replaces none of its words.
 
 use std::io;
 
@@ -12,7 +12,7 @@ fn damaged() -> run::Error {
     run::Error::Damaged { path: "run/manifest.json".into(), what, rows_kept: None }
 }
 
-/// As the kernel's answers are: a log, whose last line says why.
+/// An error like the kernel's: a log, whose last line says why.
 fn refused() -> aya::programs::ProgramError {
     io::Error::other("0: (bf) r6 = r1\nlast words of the verifier\n").into()
 }

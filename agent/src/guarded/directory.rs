@@ -1,4 +1,4 @@
-//! One directory held open. A rename of it does no harm, nor does anything that is put into it under the names of ours.
+//! One directory held open. Renaming it does no harm, nor do files put into it under names of ours.
 
 use std::{
     fs::File,
@@ -20,19 +20,19 @@ use nix::{
 
 use super::{making, opening, reading};
 
-/// Names that are tried for a file in the making: each may be taken by what somebody has put there.
+/// Most names tried for a temporary file: others may have taken each.
 const MOST_NAMES: u32 = 64;
 
-/// An open directory. Clones are the same one.
+/// An open directory. Clones share the descriptor.
 #[derive(Clone, Debug)]
 pub struct Directory {
     descriptor: Arc<OwnedFd>,
-    /// Where it was made, and under which name.
+    /// Directory in which it was made, and its name there.
     above: Option<(Arc<OwnedFd>, String)>,
 }
 
 impl Directory {
-    /// Opens one that is there; links are followed: the caller's own choice.
+    /// Opens an existing directory; links are followed, as the caller's own choice.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -50,7 +50,7 @@ impl Directory {
         self.descriptor.as_fd()
     }
 
-    /// Makes a directory inside that is new. What has the name already is put aside.
+    /// Makes a new directory inside. An entry that has the name already is put aside.
     ///
     /// # Errors
     /// It cannot be made.
@@ -67,17 +67,17 @@ impl Directory {
         Ok(Self { descriptor: descriptor.into(), above: None })
     }
 
-    /// Makes a file that is not there yet, for reading and writing, by its owner alone.
+    /// Makes a new file, readable and writable by its owner alone.
     ///
     /// # Errors
-    /// Something is there, or it cannot be made.
+    /// The name is taken, or the file cannot be made.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_RDWR;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         Ok(File::from(opening::open(self.here(), Path::new(name), flags, mode)?))
     }
 
-    /// What lies below, opened to look alone (`O_PATH`): nothing is done to it by that.
+    /// Opens an entry below with `O_PATH`, which does nothing to it.
     ///
     /// # Errors
     /// Nothing is there, or only behind a link.
@@ -85,21 +85,22 @@ impl Directory {
         Ok(File::from(opening::open(self.here(), path, OFlag::O_PATH, Mode::empty())?))
     }
 
-    /// The whole of a file below that others may have made: a regular one, of one of these users, of at most so many bytes.
+    /// Whole content of a file below that others may have made: regular, owned by one of these users, of at
+    /// most so many bytes.
     ///
     /// # Errors
-    /// It is none, cannot be opened without waiting, or cannot be read.
+    /// It is not such a file, cannot be opened without waiting, or cannot be read.
     pub fn read(&self, path: &Path, owners: &[u32], bytes: u64) -> io::Result<Vec<u8>> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
         let opened = opening::open(self.here(), path, flags, Mode::empty()).map_err(reading::leased)?;
         reading::whole(&File::from(opened), Some(owners), bytes)
     }
 
-    /// Writes a file as a whole: readers see the old one or the new one, also after a power cut. What `write` returns
-    /// is passed on.
+    /// Writes a file as a whole: readers see the old one or the new one, also after a power cut. Returns the
+    /// result of `write`.
     ///
     /// # Errors
-    /// What `write` returns, or the file cannot be written or be given its name.
+    /// An error of `write`, or the file cannot be written or renamed.
     pub fn replace<T, E: From<io::Error>>(
         &self,
         name: &str,
@@ -114,7 +115,7 @@ impl Directory {
             Ok(written)
         };
         finish().inspect_err(|_| {
-            // Gives the space back; the error worth telling is the first one.
+            // Frees the space; the first error is the one to report.
             self.remove_ours(&temporary, &file).unwrap_or_default();
         })
     }
@@ -127,17 +128,17 @@ impl Directory {
         self.replace(name, |mut file| file.write_all(bytes))
     }
 
-    /// Makes the file that [`Self::finish`] gives its name to, under one that is not its own yet.
+    /// Makes a file under a temporary name; [`Self::finish`] gives it its own.
     ///
     /// # Errors
     /// It cannot be made.
     pub fn begin(&self, name: &str) -> io::Result<(String, File)> {
-        // One that a failed attempt left behind.
+        // Left behind by a failed attempt.
         self.remove(&format!("{name}.tmp")).unwrap_or_default();
         Self::under_a_free_name(name, |temporary| self.create(temporary))
     }
 
-    /// Gives a file that is written its name; what has it already is replaced.
+    /// Gives a written file its name, replacing an existing one.
     ///
     /// # Errors
     /// It cannot have the name, or somebody has put something else in its place.
@@ -161,8 +162,8 @@ impl Directory {
         Err(Errno::EEXIST.into())
     }
 
-    /// Renames. A directory cannot be replaced by a file, nor one that holds something by any other: it changes its name with
-    /// what takes its place, and stays if it is not empty.
+    /// Renames. A directory cannot be replaced by a file, nor one that holds something by anything: it swaps
+    /// names with its replacement, and stays if it is not empty.
     fn put(&self, temporary: &str, name: &str) -> io::Result<()> {
         match renameat(self.here(), temporary, self.here(), name) {
             Err(Errno::EISDIR | Errno::ENOTDIR | Errno::ENOTEMPTY | Errno::EEXIST) => {}
@@ -192,7 +193,7 @@ impl Directory {
         if exchanged == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// What has this name is the file that is open here.
+    /// Whether this name leads to this open file.
     pub fn is_ours(&self, name: &str, file: &File) -> bool {
         let named = fstatat(self.here(), name, AtFlags::AT_SYMLINK_NOFOLLOW);
         named.is_ok_and(|named| {
@@ -200,7 +201,7 @@ impl Directory {
         })
     }
 
-    /// Removes the file that is open here. What else has its name by now is left alone.
+    /// Removes this open file. Another file that has its name by now is left alone.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -212,8 +213,8 @@ impl Directory {
         Ok(unlinkat(self.here(), name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Removes it where it was made, with the files of these names in it: it was made a moment ago, for nothing. What else is
-    /// in it stays, and so does it then.
+    /// Removes the directory, made a moment ago in vain, with the files of these names in it. Other files in
+    /// it stay, and then so does the directory.
     pub fn discard<'a>(&self, files: impl IntoIterator<Item = &'a str>) {
         for file in files {
             self.remove(file).unwrap_or_default();
@@ -227,12 +228,12 @@ impl Directory {
         }
     }
 
-    /// Lets its owner in again, who may have shut himself out, and the agent with him.
+    /// Restores the owner's permissions: without them neither the owner nor the agent can enter.
     pub fn open_up(&self) {
         fchmod(self.here(), Mode::S_IRWXU).unwrap_or_default();
     }
 
-    /// Its path now; none if it was deleted, or where /proc is not mounted.
+    /// Current path; none if it was deleted, or where /proc is not mounted.
     pub fn current_path(&self) -> Option<PathBuf> {
         let shown = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         let path = std::fs::read_link(shown).ok()?;

@@ -1,8 +1,8 @@
-//! Making directories, where somebody may put another one in their place at any moment.
+//! Making directories where others may replace them at any moment.
 //!
-//! mkdir(2) gives no descriptor, so a directory is made by name and opened by name. What is opened then is
-//! taken only if it is empty and belongs to the user of this thread's files: another one that was moved there
-//! in between either holds something, or is that user's own.
+//! mkdir(2) gives no descriptor, so a directory is made by name and opened by name. The opened one is
+//! accepted only if it is empty and belongs to the user of this thread's files: one that was moved there in
+//! between either holds something, or is that user's own.
 
 use std::{
     io,
@@ -19,15 +19,15 @@ use nix::{
 
 use super::{Directory, opening, owner, way};
 
-/// Folders that may begin in one second under one name before making another is refused.
+/// Most folders of one second with the same name before making another is refused.
 const MOST_SUFFIXES: u32 = 10_000;
 
-/// Makes `parent/name`, or `parent/name-2`, ... whichever is free, for its owner alone, and the parents that
-/// are missing. A link is followed in `parent` if it is root's or the caller's own, never in the folder. All
-/// is made with the rights of this thread.
+/// Makes `parent/name`, or `parent/name-2`, ..., the first that is free, for its owner alone, and the missing
+/// parents. A link in `parent` is followed if it is root's or the caller's own; the folder itself is never a
+/// link. All is made with the rights of this thread.
 ///
 /// # Errors
-/// With the path that failed.
+/// The path that failed, with the error.
 pub fn create_unique(parent: &Path, name: &str) -> Result<(PathBuf, Directory), (PathBuf, io::Error)> {
     let above = way::open_or_make(parent)?;
     for suffix in 1..=MOST_SUFFIXES {
@@ -53,7 +53,8 @@ pub(super) fn make(above: impl AsFd, name: &Path, mode: Mode) -> io::Result<Owne
     Ok(opened)
 }
 
-/// It belongs to the user of this thread's files. Some file systems give everything one owner, new files too.
+/// Whether it belongs to the user of this thread's files. Some file systems give everything one owner, new
+/// files too.
 fn is_ours(directory: &OwnedFd) -> io::Result<bool> {
     const PROBE: &str = ".guestscope-probe";
     let owner = fstat(directory)?.st_uid;
@@ -67,9 +68,9 @@ fn is_ours(directory: &OwnedFd) -> io::Result<bool> {
     Ok(made_for == owner)
 }
 
-/// Nothing is in it.
+/// Whether it has no entries.
 fn is_empty(directory: &OwnedFd) -> io::Result<bool> {
-    /// Where the name begins in the kernel's entry, and where its length is said.
+    /// Offset of the name in the kernel's entry (`linux_dirent64`); the entry's length stands before it.
     const NAME: usize = 19;
     const LENGTH: usize = 16;
     let opened =

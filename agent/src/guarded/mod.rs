@@ -1,10 +1,11 @@
-//! The only way to files below a directory that somebody else owns or may write.
+//! The only access to files below a directory that somebody else owns or may write.
 //!
-//! The agent is root, the directory may belong to the program that it observes. So a directory is held open, everything in it
-//! is reached through its descriptor, and no link is followed there ([`opening`]). A file is made only where no name was, and
-//! is read again by the descriptor that made it ([`Part`]). A file that others made is read if it is a regular one, of the
-//! expected owner and of bounded size ([`Directory::read`]). Nothing changes its owner: what shall belong to a user is made by a thread
-//! that has that user's rights, so that the kernel decides what he may ([`Owner`]). It knows no file formats.
+//! The agent is root; the directory may belong to the program that it observes. So a directory is held open,
+//! everything in it is reached through its descriptor, and no link is followed there ([`opening`]). A file is
+//! made only where no name was, and is read again by the descriptor that made it ([`Part`]). A file of others
+//! is read if it is regular, of the expected owner and of bounded size ([`Directory::read`]). Nothing changes
+//! its owner: files for a user are made by a thread with that user's rights, so that the kernel decides what
+//! is allowed ([`Owner`]). It knows no file formats.
 
 mod directory;
 mod making;

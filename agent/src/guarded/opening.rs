@@ -1,7 +1,7 @@
-//! Opening what lies below a directory that is held: no link is followed on the way, and nothing above is reached.
+//! Opening files below a directory that is held open: no link is followed, and nothing above it is reached.
 //!
-//! openat2(2) sees to it (5.6 and later). Where the kernel or a filter of system calls does not know it, each step is opened by
-//! itself.
+//! openat2(2) ensures it (5.6 and later). Where the kernel or a seccomp filter lacks it, each step is opened
+//! by itself.
 
 use std::{
     io,
@@ -15,18 +15,18 @@ use nix::{
     sys::stat::Mode,
 };
 
-/// The kernel says EAGAIN if something was renamed meanwhile: it does not know whether the path left the directory. It says the
-/// same of a file on which somebody holds a lease.
+/// The kernel says EAGAIN if something was renamed meanwhile, since it cannot tell whether the path left the
+/// directory. It says the same of a file on which somebody holds a lease.
 const ATTEMPTS: u32 = 32;
 
-/// Opens `path` below `directory`. Never becomes anybody's terminal, never is passed on to another program.
+/// Opens `path` below `directory`. Never takes a controlling terminal; the descriptor is closed on exec.
 pub(super) fn open(directory: impl AsFd, path: &Path, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
     let directory = directory.as_fd();
-    // Who only looks (O_PATH) opens no terminal, and openat2 refuses flags that mean nothing.
+    // An O_PATH open takes no terminal, and openat2 refuses flags without effect.
     let no_terminal = if flags.contains(OFlag::O_PATH) { OFlag::empty() } else { OFlag::O_NOCTTY };
     let flags = flags | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | no_terminal;
     match at_once(directory, path, flags, mode) {
-        // ENOSYS of kernels, EPERM of filters, which a file may say as well.
+        // Kernels say ENOSYS, filters EPERM; a file may say EPERM as well.
         Err(Errno::ENOSYS | Errno::EPERM) => Ok(step_by_step(directory, path, flags, mode)?),
         opened => Ok(opened?),
     }

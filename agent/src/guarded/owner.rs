@@ -1,14 +1,15 @@
-//! The rights of another user, for what a thread does with files.
+//! The rights of another user, for a thread's file operations.
 //!
-//! The kernel keeps a user and a group for files beside the others, thread by thread (setfsuid(2)). While they are not root's,
-//! the thread lacks the capabilities that would let it pass over permissions and owners. Signals, ptrace and BPF still go by
-//! the process's own user, so that the other user can do nothing to the thread.
+//! The kernel keeps a user and a group for files beside the others, thread by thread (setfsuid(2)). While
+//! they are not root's, the thread lacks the capabilities that would let it pass over permissions and owners.
+//! Signals, ptrace and BPF still go by the process's own user, so that the other user can do nothing to the
+//! thread.
 
 use std::{io, marker::PhantomData};
 
 use nix::unistd::{Gid, getgroups};
 
-/// The user that files shall belong to: under sudo, the one who called it.
+/// The owner of new files: under sudo, the user who called it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// User.
@@ -20,7 +21,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// This thread has the user's rights until the value is dropped.
+    /// Gives this thread the user's rights until the value is dropped.
     ///
     /// # Errors
     /// This process may not do that, or the kernel cannot.
@@ -28,25 +29,25 @@ impl Owner {
         let groups = getgroups()?.into_iter().map(Gid::as_raw).collect();
         let before = Self { uid: file_user(), gid: file_group(), groups };
         let assumed = Assumed { before, _of_this_thread: PhantomData };
-        // If one of the steps fails, the value that is dropped takes back those before it.
+        // If a step fails, dropping the value undoes those before it.
         self.set()?;
         Ok(assumed)
     }
 
-    /// This thread, and those that it starts, have the user's rights from now on.
+    /// Gives this thread, and those that it starts, the user's rights from now on.
     ///
     /// # Errors
-    /// As of [`Self::assume`]; the thread is of no use then.
+    /// As for [`Self::assume`]; the thread is unusable then.
     pub fn assume_for_good(&self) -> io::Result<()> {
         self.set()
     }
 
-    /// The group goes first: without the user's own rights it may not be changed.
+    /// The group goes first: with the user's own rights it may not be changed.
     fn set(&self) -> io::Result<()> {
         set_groups(&self.groups)?;
         set_file_group(self.gid);
         set_file_user(self.uid);
-        // These calls tell no error, but what holds now.
+        // These calls report no error; the values in force are read back.
         if (file_user(), file_group()) == (self.uid, self.gid) {
             Ok(())
         } else {
@@ -55,11 +56,11 @@ impl Owner {
     }
 }
 
-/// A thread has another user's rights as long as this lives.
+/// Gives the thread another user's rights as long as it lives.
 #[derive(Debug)]
 pub struct Assumed {
     before: Owner,
-    /// Another thread has other rights.
+    /// Not `Send`: another thread has other rights.
     _of_this_thread: PhantomData<*const ()>,
 }
 
@@ -67,7 +68,7 @@ impl Drop for Assumed {
     fn drop(&mut self) {
         set_file_user(self.before.uid);
         set_file_group(self.before.gid);
-        // What could be set can be set back; and if not, the thread has too few rights, not too many.
+        // What could be set can be set back; if not, the thread has too few rights, not too many.
         set_groups(&self.before.groups).unwrap_or_default();
     }
 }
@@ -89,7 +90,7 @@ fn set_file_group(gid: u32) {
     unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
 }
 
-/// The user whose rights this thread has for files. The number of nobody changes nothing.
+/// The user of this thread's file operations. Passing an invalid number changes nothing.
 pub(super) fn file_user() -> u32 {
     // SAFETY: takes no pointers. The kernel gives a number of 32 bits.
     unsafe { libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32 }

@@ -1,4 +1,4 @@
-//! Reading: no more than was asked for, from nothing but regular files, and never waiting for somebody.
+//! Reading: no more than was asked for, from regular files alone, and never blocked by others.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
@@ -10,8 +10,8 @@ use std::{
     path::Path,
 };
 
-/// A part of a file, read at its own position: others that share the descriptor are not disturbed, and what is behind the end
-/// is not seen.
+/// A part of a file, read at its own position: other users of the descriptor are not disturbed, and nothing
+/// behind the end is read.
 #[derive(Debug)]
 pub struct Part {
     file: File,
@@ -25,7 +25,7 @@ impl Part {
         Self { file, at, end }
     }
 
-    /// Where it ends.
+    /// End of the part.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -41,7 +41,8 @@ impl Read for Part {
     }
 }
 
-/// What a file of /proc says, or the first `bytes` of it: a process may make its command line and its maps as long as it likes.
+/// Content of a file of /proc, or the first `bytes` of it: a process may make its command line and its maps
+/// as long as it likes.
 ///
 /// # Errors
 /// It cannot be read.
@@ -51,9 +52,9 @@ pub fn read_begin(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// A file at a path that others may have put something at. It is looked at before it is opened: opening a
-/// FIFO waits for its writer, or releases and then breaks him, and opening a device may do anything. Links on
-/// the way are followed.
+/// Opens a file at a path where others may have put anything. It is looked at before it is opened: opening a
+/// FIFO waits for its writer, or wakes and then breaks that writer, and opening a device may do anything.
+/// Links on the way are followed.
 ///
 /// # Errors
 /// It is no regular file, somebody holds a lease on it, or it cannot be opened.
@@ -62,20 +63,20 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     open_found(&found)
 }
 
-/// The same of a file that is there by its name: a link in its place is refused.
+/// The same without following a link at the last step: it is refused.
 ///
 /// # Errors
-/// As of [`open_file`].
+/// As for [`open_file`].
 pub fn open_no_link(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW;
     let found = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     open_found(&found)
 }
 
-/// Opens what a descriptor leads to that was opened to look alone (`O_PATH`).
+/// Opens the file of a descriptor that was opened with `O_PATH`.
 ///
 /// # Errors
-/// As of [`open_file`].
+/// As for [`open_file`].
 pub fn open_found(found: &File) -> io::Result<File> {
     check(&found.metadata()?, None, u64::MAX)?;
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
@@ -83,18 +84,18 @@ pub fn open_found(found: &File) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(leased)
 }
 
-/// The text of a file that others may have put there, or the first `bytes` of it: a list that the kernel
-/// makes has no size beforehand. A link in its place is not followed.
+/// Text of a file that others may have put there, or the first `bytes` of it: a list made by the kernel has
+/// no size beforehand. A link in its place is not followed.
 ///
 /// # Errors
-/// As of [`open_no_link`], it cannot be read, or it is no text.
+/// As for [`open_no_link`]; or it cannot be read, or is no text.
 pub fn read_list(path: &Path, bytes: u64) -> io::Result<String> {
     let mut text = String::new();
     open_no_link(path)?.take(bytes).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// The whole of a file that the caller has made and kept, whatever others did to it.
+/// Whole content of a file that the caller made and kept open, whatever others did to it.
 ///
 /// # Errors
 /// It cannot be read, or is larger than `bytes` now.
@@ -102,7 +103,7 @@ pub fn read_again(file: &File, bytes: u64) -> io::Result<Vec<u8>> {
     whole(file, None, bytes)
 }
 
-/// The whole of an open file, if it is what was expected.
+/// Whole content of an open file, if it passes [`check`].
 pub(super) fn whole(file: &File, owners: Option<&[u32]>, bytes: u64) -> io::Result<Vec<u8>> {
     check(&file.metadata()?, owners, bytes)?;
     let mut content = Vec::new();
@@ -111,7 +112,7 @@ pub(super) fn whole(file: &File, owners: Option<&[u32]>, bytes: u64) -> io::Resu
     if content.len() as u64 > bytes { Err(too_large(bytes)) } else { Ok(content) }
 }
 
-/// A regular file of one of these owners, not larger than this.
+/// Checks that a file is regular, belongs to one of these owners, and has at most so many bytes.
 pub(super) fn check(found: &Metadata, owners: Option<&[u32]>, bytes: u64) -> io::Result<()> {
     let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
     if !found.is_file() {
@@ -127,7 +128,7 @@ fn too_large(bytes: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {bytes} bytes"))
 }
 
-/// An open that would have to wait: somebody holds a lease on the file, and the kernel would wait for him.
+/// The error of an open that would have to wait: the kernel would wait for the holder of a lease on the file.
 pub(super) fn leased(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock {
         return io::Error::new(io::ErrorKind::ResourceBusy, "another program holds a lease on it");

@@ -1,25 +1,26 @@
-//! Room on a file system that others use too: what the agent writes because of a program leaves some of it.
+//! Free space on a file system that others use too: the agent's writes on behalf of a program leave some of
+//! it.
 
 use std::{fs::File, io};
 
 use nix::sys::statvfs::fstatvfs;
 
-/// At most so much is kept free.
+/// Most bytes kept free.
 const RESERVE_BYTES: u64 = 1 << 30;
 
-/// Bytes that stay free on a file system of so many.
+/// Bytes kept free on a file system of so many.
 pub fn reserve(total_bytes: u64) -> u64 {
     (total_bytes / 20).min(RESERVE_BYTES)
 }
 
-/// Whether so many bytes more leave the reserve free where this file is. What is kept for root alone does not
-/// count as free.
+/// Checks that so many more bytes leave the reserve free on this file's file system. Blocks reserved for root
+/// do not count as free.
 ///
 /// # Errors
-/// They do not, or the file system does not tell.
+/// They do not, or the file system does not tell its free space.
 pub fn has_room(file: &File, bytes: u64) -> io::Result<()> {
     let stats = fstatvfs(file)?;
-    // Some file systems have no size.
+    // Some file systems report no size.
     if stats.blocks() == 0 {
         return Ok(());
     }

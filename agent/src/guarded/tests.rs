@@ -51,7 +51,7 @@ pub(super) fn is_root(test: &str) -> bool {
     is_root
 }
 
-/// A folder of that user.
+/// A folder of another user.
 pub(super) fn of_owner() -> TempDir {
     let folder = tempdir().unwrap();
     std::os::unix::fs::chown(folder.path(), Some(OWNER.uid), Some(OWNER.gid)).unwrap();
@@ -153,7 +153,7 @@ fn directories_under_our_names_are_put_aside(#[case] planted: &[&str], #[case] f
     assert_eq!(fs::read(path.join("m")).unwrap(), b"newer");
 }
 
-/// What somebody may put where a file is expected.
+/// Plants what an attacker may put where a file is expected.
 fn plant(kind: &str, at: &Path, victim: &Path) {
     match kind {
         "fifo" => mkfifo(at, Mode::S_IRWXU).unwrap(),
@@ -188,10 +188,10 @@ fn nothing_but_a_regular_file_of_its_owner_and_of_some_size_is_read(
     assert_eq!(directory.read(Path::new("mine"), &[own], 6).unwrap_err().to_string(), "larger than 6 bytes");
 }
 
-/// The kernel would wait for the holder of a lease for 45 s, and he may make the file grow meanwhile.
+/// The kernel would wait 45 s for the holder of a lease, who may make the file grow meanwhile.
 #[test]
 fn a_leased_file_is_refused_at_once() {
-    /// Not in the libc crate.
+    /// Missing in the libc crate.
     const F_SETSIG: i32 = 10;
     let temporary = tempdir().unwrap();
     let (path, directory) = make(temporary.path(), "x");
@@ -366,7 +366,7 @@ fn a_folder_that_was_made_for_nothing_leaves_what_is_not_ours() {
     assert!(path.exists() && temporary.path().join("z").exists());
 }
 
-/// A look at what is there does nothing to it, and finds no more than an open would.
+/// A look at a file changes nothing, and finds no more than an open would.
 #[test]
 fn what_lies_below_can_be_looked_at() {
     let place = tempdir().expect("a folder can be made");

@@ -1,8 +1,9 @@
-//! The way to a directory that the caller names, which may lead through directories of others: their links
+//! The path to a directory that the caller names. It may lead through directories of others: links in those
 //! are not followed.
 //!
-//! Yields the directory, made if it is missing. A link of root's or of the user with whose rights this thread
-//! works is that one's choice and is followed; anybody else's would choose where a folder of root's lies.
+//! Yields the directory, made if it is missing. A link of root's, or of the user with whose rights this
+//! thread works, is that user's choice and is followed; a link of anybody else's would choose where a folder
+//! of root's lies.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,15 +20,15 @@ use nix::{
 
 use super::{making, owner};
 
-/// Links on the way that are followed: as many as the kernel follows (path_resolution(7)).
+/// Most links followed: as many as the kernel follows (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 const ON_THE_WAY: OFlag =
     OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC).union(OFlag::O_DIRECTORY);
 
-/// Opens `path`, making what is missing of it, with the usual mode.
+/// Opens `path`, making its missing directories, with the usual mode.
 ///
 /// # Errors
-/// With the part of the path that failed.
+/// The part of the path that failed, with the error.
 pub(super) fn open_or_make(path: &Path) -> Result<OwnedFd, (PathBuf, io::Error)> {
     let mut links = 0;
     let mut walked = PathBuf::new();
@@ -60,7 +61,7 @@ enum Step {
     Link(PathBuf),
 }
 
-/// The parts of a path, the first one last.
+/// Parts of a path, the first one last.
 fn steps(path: &Path) -> Vec<OsString> {
     let steps = path.components().filter(|step| *step != Component::CurDir);
     steps.map(|step| step.as_os_str().to_owned()).rev().collect()
@@ -74,7 +75,7 @@ fn next(here: &OwnedFd, step: &OsStr) -> io::Result<Step> {
     match openat(here, step, ON_THE_WAY, Mode::empty()) {
         Ok(directory) => Ok(Step::Directory(directory)),
         Err(Errno::ENOENT) => match making::make(here, Path::new(step), Mode::from_bits_truncate(0o755)) {
-            // Made by somebody else meanwhile.
+            // Another process made it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok(Step::Directory(openat(here, step, ON_THE_WAY, Mode::empty())?))
             }
@@ -85,7 +86,7 @@ fn next(here: &OwnedFd, step: &OsStr) -> io::Result<Step> {
     }
 }
 
-/// Where a link leads, if it is one to follow.
+/// Target of a link, if it may be followed.
 fn link(here: &OwnedFd, step: &OsStr) -> io::Result<PathBuf> {
     let found = openat(here, step, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
     let status = fstat(&found)?;
@@ -99,7 +100,7 @@ fn link(here: &OwnedFd, step: &OsStr) -> io::Result<PathBuf> {
     Ok(PathBuf::from(readlinkat(found.as_fd(), "")?))
 }
 
-/// A directory to which one may write and which one may not list is enough.
+/// A directory that may be written and not listed is enough.
 fn listed(directory: OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
     match openat(&directory, ".", flags, Mode::empty()) {
@@ -124,8 +125,7 @@ mod tests {
         tests::{OWNER, is_root, make, names, of_owner},
     };
 
-    /// Where a user owns a directory on the way, that user's links choose nothing; root's and the caller's
-    /// own do.
+    /// In a directory that a user owns, that user's links choose nothing; root's and the caller's own do.
     #[rstest]
     #[case::of_another("runs", Some(OWNER.uid), Uid::from_raw(0), false)]
     #[case::of_another_further_up("runs/deep/er", Some(OWNER.uid), Uid::from_raw(0), false)]

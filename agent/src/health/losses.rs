@@ -1,23 +1,23 @@
-//! Table: what was not seen, with its name and what that means for the numbers. A new counter does not compile until it has
-//! both.
+//! Table: everything that was not seen, with its name and its meaning for the numbers. A new counter does not
+//! compile until it has both.
 
 use super::{Health, KernelLosses};
 use crate::phase::PairingLosses;
 
-/// Something that was not seen.
+/// A kind of data that was not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Key in JSON.
     pub key: &'static str,
-    /// How many.
+    /// Number of losses.
     pub count: u64,
-    /// One of them, and many.
+    /// Noun, singular and plural.
     pub what: [&'static str; 2],
-    /// What it means for the numbers.
+    /// Effect on the numbers.
     pub meaning: &'static str,
 }
 
-/// What was lost on the way from the programs to the phases; those that did not happen too.
+/// Losses on the way from the programs to the phases, zero counts included.
 pub fn of_observation(health: &Health) -> impl Iterator<Item = Loss> {
     let unanswered = loss(
         "programs_unanswered",
@@ -28,7 +28,7 @@ pub fn of_observation(health: &Health) -> impl Iterator<Item = Loss> {
     of_kernel(health.kernel).into_iter().chain(of_pairing(health.pairing)).chain([unanswered])
 }
 
-/// One of them.
+/// Makes one loss.
 pub const fn loss(key: &'static str, count: u64, what: [&'static str; 2], meaning: &'static str) -> Loss {
     Loss { key, count, what, meaning }
 }

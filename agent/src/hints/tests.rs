@@ -17,7 +17,7 @@ fn with(library: Library) -> Seen {
     Seen { libraries: vec![library], ..server(&[]) }
 }
 
-/// `run`, with all that there is.
+/// Arguments of `run`, with everything available.
 fn started() -> Asked {
     Asked {
         is_started: true,
@@ -101,7 +101,7 @@ fn libraries_are_known_by_their_files(#[case] file: &str, #[case] expected: Opti
     assert_eq!(Library::by_file(file), expected);
 }
 
-/// A hint that names what there is not helps nobody.
+/// A hint must not name what does not exist.
 #[test]
 fn every_option_that_a_hint_names_is_one() {
     let all = [Library::OnnxRuntime, Library::Llama, Library::TensorFlow, Library::Nvtx].map(with);

@@ -1,11 +1,10 @@
-//! The ways out of this program to people and their tools: standard output and standard error.
+//! Output to people and their tools: standard output and standard error.
 //!
-//! What passes here gives no orders to a terminal, wherever it came from: names are fit for people long
-//! before, and this is the check that nothing was forgotten. Traces and pages that go to files have checks of
-//! their own.
+//! Output gives no orders to a terminal, wherever it came from: names are made fit for people long before,
+//! and this is the last check. Traces and pages that go to files have checks of their own.
 //!
 //! An observed program shares both with the agent, and may stop the terminal, leave a pipe full, or make it
-//! one that does not wait (`O_NONBLOCK`). So who observes says things by a thread of its own, and an answer
+//! nonblocking (`O_NONBLOCK`). So commands that observe write messages by a thread of its own, and an answer
 //! waits for its reader.
 
 mod patient;
@@ -18,13 +17,13 @@ use clap::error::ContextValue;
 use self::patient::Patient;
 use crate::untrusted::{plain, plain_colored, plain_lines};
 
-/// Says one line on standard error: what is quoted in it begins no other one.
+/// Writes one line to standard error; line ends in quoted text do not begin another one.
 pub fn say(line: &str) {
     say_lines(&format!("{}\n", plain(line.trim_end())));
 }
 
-/// Says lines on standard error, whose ends this program made. It is no failure that the reader went away:
-/// `eprint!` would panic.
+/// Writes lines to standard error, with line ends made by this program. A reader that went away is no
+/// failure: `eprint!` would panic.
 pub fn say_lines(text: &str) {
     let text = plain_lines(text).into_owned();
     if let Err(text) = teller::tell(text) {
@@ -37,20 +36,20 @@ fn said(text: &str) {
     let _ = Patient(io::stderr()).write_all(text.as_bytes());
 }
 
-/// From here on what is said is said by a thread of its own, which does `settle` first.
+/// From here on a thread of its own writes all messages; it calls `settle` first.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// No thread can be started.
 pub fn say_by_thread(settle: impl FnOnce() + Send + 'static) -> io::Result<()> {
     teller::start(settle, said)
 }
 
-/// Waits until all is said, but not for long: nobody may read it.
+/// Waits for a limited time until all is written: nobody may read it.
 pub fn finish() {
     teller::finish();
 }
 
-/// Gives an answer on standard output. A reader that went away (`| head`) is no failure.
+/// Writes an answer to standard output. A reader that went away (`| head`) is no failure.
 #[expect(clippy::disallowed_methods, reason = "only plain text leaves here, and our own emphasis")]
 pub fn answer(text: &str) -> io::Result<()> {
     finish();
@@ -60,19 +59,19 @@ pub fn answer(text: &str) -> io::Result<()> {
     }
 }
 
-/// Standard output for a file of its own format, which no terminal should be given.
+/// Standard output for a file format, which no terminal should be given.
 #[expect(clippy::disallowed_methods, reason = "JSON escapes by itself, and a trace is no text")]
 pub(crate) fn file() -> impl io::Write {
     Patient(io::stdout().lock())
 }
 
-/// Somebody reads the answer in a terminal.
+/// Whether standard output is a terminal.
 #[expect(clippy::disallowed_methods, reason = "nothing is written")]
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Help, or what is wrong with the arguments; the exit code.
+/// Prints help, or what is wrong with the arguments; returns the exit code.
 pub fn usage(mut error: clap::Error, has_color: bool) -> i32 {
     let quoted: Vec<_> = error
         .context()

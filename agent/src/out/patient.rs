@@ -1,4 +1,4 @@
-//! Writing to what somebody else may have made one that does not wait: this waits in its place.
+//! Blocking writes to a descriptor that somebody else may have made nonblocking.
 
 use std::{
     io::{self, ErrorKind, Write},
@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-/// A reader that takes nothing for so long does not want it.
+/// A reader that takes nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A way out that waits for its reader, and not for ever.
+/// An output that waits for its reader, for a limited time.
 pub(super) struct Patient<W>(pub(super) W);
 
 impl<W: Write + AsFd> Patient<W> {
@@ -33,14 +33,14 @@ impl<W: Write + AsFd> Write for Patient<W> {
     }
 }
 
-/// Until something can be written.
+/// Waits until something can be written.
 fn wait(way: &impl AsFd, limit: Duration) -> io::Result<()> {
     let mut poll = libc::pollfd { fd: way.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     let limit_ms = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: the structure lives across the call.
     match unsafe { libc::poll(&raw mut poll, 1, limit_ms) } {
         0 => Err(io::Error::new(ErrorKind::TimedOut, "its reader takes nothing")),
-        // A signal may have come: the attempt tells.
+        // A signal may have come: the next write tells.
         _ => Ok(()),
     }
 }
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_waits_for_the_reader() {
         let (mut read, write) = pipe();
-        // More than a pipe holds, several times.
+        // Several times what a pipe holds.
         let text = vec![b'x'; 1 << 20];
         let expected = text.len();
         let writer = thread::spawn(move || Patient(write).write_all(&text));

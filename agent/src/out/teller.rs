@@ -1,7 +1,6 @@
-//! A thread that says things, so that nobody else waits for a terminal that is stopped or a pipe that is
-//! full.
+//! A thread that writes messages, so that nobody else waits for a stopped terminal or a full pipe.
 //!
-//! It is handed text that is fit for people, and writes it in order. What does not fit into its queue is
+//! It takes text that is fit for people, and writes it in order. Messages that do not fit into its queue are
 //! dropped and counted.
 
 use std::{
@@ -15,21 +14,21 @@ use std::{
     time::Duration,
 };
 
-/// Texts that wait.
+/// Most messages queued.
 const QUEUE: usize = 256;
-/// The end waits for so long for what is not said yet.
+/// Time that the end waits for unwritten messages.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 enum Message {
     Text(String),
-    /// All before it is said.
+    /// Sent back when all messages before it are written.
     Done(SyncSender<()>),
 }
 
 static QUEUED: OnceLock<SyncSender<Message>> = OnceLock::new();
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the thread, once. It does `settle` first.
+/// Starts the thread, once. It calls `settle` first.
 pub(super) fn start(settle: impl FnOnce() + Send + 'static, say: fn(&str)) -> io::Result<()> {
     let (sender, messages) = sync_channel(QUEUE);
     let body = move || {
@@ -41,7 +40,7 @@ pub(super) fn start(settle: impl FnOnce() + Send + 'static, say: fn(&str)) -> io
     Ok(())
 }
 
-/// Hands a text over. Gives it back where there is no thread for it.
+/// Queues a text. Returns it where there is no thread for it.
 pub(super) fn tell(text: String) -> Result<(), String> {
     let Some(queue) = QUEUED.get() else { return Err(text) };
     match queue.try_send(Message::Text(text)) {
@@ -54,12 +53,12 @@ pub(super) fn tell(text: String) -> Result<(), String> {
     }
 }
 
-/// Waits until all is said, for a bounded time.
+/// Waits until all is written, for a limited time.
 pub(super) fn finish() {
     let Some(queue) = QUEUED.get() else { return };
     let (sender, done) = sync_channel(1);
     if queue.try_send(Message::Done(sender)).is_ok() {
-        // Nobody reads, or all is said.
+        // Nobody reads, or all is written.
         done.recv_timeout(PATIENCE).unwrap_or_default();
     }
 }

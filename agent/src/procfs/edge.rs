@@ -1,6 +1,6 @@
-//! What a thread says of itself at an edge: words from the ring, checked.
+//! A thread's own report at an edge: words from the ring, checked.
 //!
-//! Yields an [`Edge`], or why the words are none. Nothing in it is more than a claim; those that would harm are refused.
+//! Yields an [`Edge`], or why the words are none. Everything in it is a mere claim; harmful ones are refused.
 
 use std::ops::RangeInclusive;
 
@@ -8,10 +8,10 @@ use guestscope_ebpf::{MARKER_ABI_VERSION, NAME_BYTES, TIDS};
 
 use super::ring::Words;
 
-/// Stands for a number that the kernel does not tell.
+/// A number that the kernel does not tell.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
-/// An edge as its thread told it.
+/// An edge as its thread reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Edge {
     /// Operation, ABI version, copy of the library, number of the edge in its thread.
@@ -19,24 +19,24 @@ pub(super) struct Edge {
     pub(super) token: u64,
     pub(super) arguments: [u64; 4],
     pub(super) name: [u8; NAME_BYTES],
-    /// Process and thread, as they are numbered where the program is.
+    /// Process and thread, numbered in the program's own PID namespace.
     pub(super) tgid: u32,
     pub(super) tid: u32,
-    /// Another number for each program that a process becomes.
+    /// Another number for each program that a process executes.
     pub(super) image: u64,
-    /// When the thread first met this copy of the library.
+    /// Time at which the thread first met this copy of the library.
     pub(super) born_ns: u64,
     pub(super) reading: Reading,
 }
 
-/// What the kernel told the thread, since its birth.
+/// The kernel's numbers for the thread, since its birth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
     /// CLOCK_MONOTONIC, ns.
     pub(super) time_ns: u64,
-    /// On a CPU, ns.
+    /// Time on a CPU, ns.
     pub(super) cpu_ns: u64,
-    /// Able to run and without a CPU, ns; none where the kernel does not count it.
+    /// Time runnable without a CPU, ns; none where the kernel does not count it.
     pub(super) run_delay_ns: Option<u64>,
     pub(super) voluntary: u32,
     pub(super) involuntary: u32,
@@ -44,22 +44,22 @@ pub(super) struct Reading {
     pub(super) major_faults: u64,
 }
 
-/// Why words are no edge.
+/// Why words are not an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DecodeError {
-    /// From a library that this agent does not know.
+    /// The library's ABI version is unknown to this agent.
     #[error("edge of marker ABI {0}")]
     Abi(u8),
     /// No process has such numbers.
     #[error("edge of process {0}, thread {1}")]
     Numbers(u32, u32),
-    /// It cannot have been then.
+    /// The time is impossible.
     #[error("edge at {0} ns")]
     Time(u64),
 }
 
 impl Edge {
-    /// From the words of a slot; its time must lie within `times`.
+    /// Decodes the words of a slot; the time must lie within `times`.
     pub(super) fn decode(words: &Words, times: RangeInclusive<u64>) -> Result<Self, DecodeError> {
         let [head, token, a0, a1, a2, a3, time_ns, cpu_ns, run_delay_ns, who, switches, minor, major, ..] =
             *words;
@@ -92,7 +92,7 @@ impl Edge {
         Ok(Self { head, token, arguments, name, tgid, tid, image, born_ns, reading })
     }
 
-    /// Which copy of the library.
+    /// The copy of the library, by its number.
     pub(super) fn copy(&self) -> u16 {
         (self.head >> 16) as u16
     }

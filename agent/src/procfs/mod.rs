@@ -1,8 +1,10 @@
-//! Fidelity `procfs`, where BPF is refused: threads tell at their edges what the kernel told them, through a ring in memory.
+//! Fidelity `procfs`, where BPF is refused: threads report at their edges the kernel's numbers for them,
+//! through a ring in memory.
 //!
-//! Yields the records that the kernel side would have sent, with three accounts: `cpu` by the thread's own clock, `runq` by
-//! its `schedstat`, `other` for the rest. What comes over the ring is a program's word and never believed further than it
-//! can be: no time before the ring or after now, no count of threads without a bound. It knows no phases.
+//! Yields the records that the kernel side would have sent, with three accounts: `cpu` by the thread's own
+//! clock, `runq` by its `schedstat`, `other` for the rest. The ring holds a program's claims, believed only
+//! within bounds: no time before the ring or after now, no count of threads without a bound. It knows no
+//! phases.
 
 mod edge;
 mod refusal;
@@ -31,35 +33,35 @@ use crate::{clock, health::KernelLosses, record::Record};
 
 /// Slots of the ring, 4 MiB: a twentieth of a second of two threads that do nothing but fire edges.
 pub const SLOTS: usize = 1 << 14;
-/// Edges that are read in one go.
+/// Most edges read in one go.
 const BATCH: usize = 8192;
-/// A slot that was claimed and is not done after this time is given up: whoever claimed it, for some 50 ns, was stopped or
-/// killed. Others go on filling the ring meanwhile.
+/// A slot that is claimed and not done after this time is given up: a claim takes some 50 ns, so its writer
+/// was stopped or killed. Others go on filling the ring meanwhile.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Between two looks for threads that have ended, where there is room for more.
+/// Time between two looks for threads that have ended, where there is room for more.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The ring, and what is known of the threads that write into it.
+/// The ring, and the known threads that write into it.
 #[derive(Debug)]
 pub struct Procfs {
     ring: Ring,
     threads: Threads,
-    /// Nothing in the ring is from before.
+    /// Start of the ring: nothing in it is older.
     begun_ns: u64,
     looked: Instant,
-    /// What has ended by the last look, and how far the ring was claimed then: its last edges lie before.
+    /// Threads found ended by the last look, and the ring's head then: their last edges lie before it.
     gone: Option<(Vec<Gone>, u64)>,
-    /// Nothing is read any more.
+    /// Whether reading is over.
     is_over: bool,
-    /// Edges that were read.
+    /// Edges read.
     pub edges_read: u64,
-    /// Words that are no edge.
+    /// Slots whose words are no edge.
     pub undecodable: u64,
     unknown_abi: u64,
 }
 
 impl Procfs {
-    /// With a ring of so many slots, a power of two, for at most so many threads.
+    /// Makes a ring of so many slots, a power of two, for at most so many threads.
     pub fn new(slots: usize, threads: u32) -> io::Result<Self> {
         Ok(Self {
             ring: Ring::new(slots)?,
@@ -74,28 +76,29 @@ impl Procfs {
         })
     }
 
-    /// The ring, to be handed to a program.
+    /// The ring, to be passed to a program.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.ring.descriptor()
     }
 
-    /// The program was started.
+    /// Records the start of the program.
     pub fn started(&mut self, pid: u32, at_ns: u64, records: &mut Vec<Record>) {
         self.threads.started(pid, at_ns, records);
     }
 
-    /// A process will write into the ring from now on; its number is the kernel's word.
+    /// A process will write into the ring from now on; its number comes from the kernel.
     pub fn met(&mut self, pid: u32) {
         self.threads.met(pid);
     }
 
-    /// The program has ended and was not waited for yet, so that it can still be read what its main thread was worth.
+    /// The program has ended and was not waited for yet, so that the times of its main thread can still be
+    /// read.
     pub fn ended(&mut self, at_ns: u64) {
         self.threads.ended(at_ns);
     }
 
-    /// A batch of what waits in the ring, in the order in which slots were claimed: what one thread did before another one
-    /// could go on comes first. Whether there is more.
+    /// Reads a batch of the ring, in the order in which slots were claimed: if one thread waited for another,
+    /// the other's edge comes first. Returns whether there is more.
     pub fn read(&mut self, records: &mut Vec<Record>) -> bool {
         if self.is_over {
             return false;
@@ -112,8 +115,9 @@ impl Procfs {
         has_more
     }
 
-    /// The rest: what was claimed and is not done now never will be. What is claimed from now on, by processes that the
-    /// program has left behind, is after the end, and is not read. Ends of what has ended, ledgers of what lives on.
+    /// Reads the rest: slots claimed and not done now never will be. Slots claimed from now on, by processes
+    /// that outlive the program, are not read. Yields ends of threads that have ended, and ledgers of those
+    /// that live on.
     pub fn stop(&mut self, records: &mut Vec<Record>) -> Vec<Ledger> {
         let end = self.ring.claimed();
         while !self.ring.is_past(end) && self.edges(Duration::ZERO, records) {}
@@ -134,12 +138,12 @@ impl Procfs {
         true
     }
 
-    /// Programs that have taken the ring: their word, good for a warning alone.
+    /// Programs that have taken the ring: their own claim, good for a warning alone.
     pub fn taken(&self) -> u64 {
         self.ring.taken()
     }
 
-    /// What is missing.
+    /// Losses.
     pub fn losses(&self) -> KernelLosses {
         KernelLosses {
             edges: self.ring.lost(),

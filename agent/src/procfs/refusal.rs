@@ -1,6 +1,7 @@
-//! Whether BPF is refused here, and in whose words: asked of the error, and of the kernel where the error does not say.
+//! Whether BPF is refused here, and by what: asked of the error, and of the kernel where the error does not
+//! say.
 //!
-//! It decides nothing: who may be observed less closely instead is for the session to say.
+//! It decides nothing: the session decides whether to observe less closely instead.
 
 use std::{error::Error, io};
 
@@ -9,29 +10,29 @@ use crate::loader::LoadError;
 /// Why there is no kernel side.
 #[derive(Debug)]
 pub enum Refusal {
-    /// Nobody asked for it.
+    /// The user asked for none.
     Unwanted,
-    /// The kernel, or whoever stands before it.
+    /// The kernel, or a filter before it, refused.
     Refused(LoadError),
 }
 
-/// Whether it was for lack of permission: missing capabilities, a filter of system calls, lockdown, or a kernel that has no
-/// bpf(2) at all.
+/// Whether the reason is lack of permission: missing capabilities, a seccomp filter, lockdown, or a kernel
+/// without bpf(2).
 pub fn is_refused(error: &LoadError) -> bool {
-    // Not EACCES: it is what a verifier says of a program that it takes for wrong.
+    // Not EACCES: a verifier returns it for programs that it rejects.
     let is_refusal = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS));
     matches!(error, LoadError::Permission(_))
         || causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_refusal)
         || try_map().is_err_and(|error| is_refusal(&error))
 }
 
-/// The error and what it comes from.
+/// The error and its sources.
 pub(super) fn causes(error: &LoadError) -> impl Iterator<Item = &(dyn Error + 'static)> {
     let first: &(dyn Error + 'static) = error;
     std::iter::successors(Some(first), |&error| error.source())
 }
 
-/// Asks the kernel for the smallest map that there is, and gives it back.
+/// Asks the kernel for the smallest possible map, and closes it.
 fn try_map() -> io::Result<()> {
     const MAP_CREATE: libc::c_long = 0;
     // Type array, key and value of 4 bytes, one element.

@@ -1,7 +1,8 @@
 //! The agent's end of the ring: shared memory that cannot shrink, and the one reader of it.
 //!
-//! Each word is read once, by an atomic load, into memory of our own: whoever shares it may write what they like at any
-//! time. A slot that never becomes done holds the reader for a bounded time. It does not know what the words mean.
+//! Each word is read once, by an atomic load, into private memory: others that share it may write anything at
+//! any time. A slot that never becomes done holds the reader for a bounded time. It does not know what the
+//! words mean.
 
 use std::{
     io,
@@ -14,7 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// As in the marker library, which depends on nothing, and so has these once more; a test compares them.
+/// The same values as in the marker library, which depends on nothing, and so has its own copies; a test
+/// compares them.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"gscoper1");
 pub(super) const HEADER_BYTES: usize = 4096;
 pub(super) const HEAD: usize = 16;
@@ -33,16 +35,16 @@ pub(super) struct Ring {
     memory: NonNull<AtomicU64>,
     bytes: usize,
     slots: u64,
-    /// The next one to be read.
+    /// Position of the next record to be read.
     tail: u64,
-    /// The slot there is claimed and not done: since when, and how many had been claimed by then.
+    /// The slot there is claimed and not done: since when, and the head at that time.
     stuck: Option<(Instant, u64)>,
-    /// Slots that were given up, and such as hold no record that somebody wrote whole.
+    /// Slots that were given up, and slots without a whole record.
     pub(super) unfinished: u64,
 }
 
 impl Ring {
-    /// An empty one of `slots` slots, a power of two.
+    /// Makes an empty ring of `slots` slots, a power of two.
     pub(super) fn new(slots: usize) -> io::Result<Self> {
         if !slots.is_power_of_two() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -73,17 +75,17 @@ impl Ring {
         self.descriptor.as_fd()
     }
 
-    /// Edges for which there was no slot, as those who wrote have counted.
+    /// Edges for which there was no slot, as their writers counted.
     pub(super) fn lost(&self) -> u64 {
         self.word(LOST).load(Relaxed)
     }
 
-    /// Programs that have taken the ring, as they have counted.
+    /// Programs that have taken the ring, as they counted.
     pub(super) fn taken(&self) -> u64 {
         self.word(TAKEN).load(Relaxed)
     }
 
-    /// The end where the library writes.
+    /// The library's end, which writes.
     #[cfg(test)]
     pub(super) fn writer(&self) -> guestscope_marker::ring::Ring {
         // SAFETY: the memory is a ring of so many slots; tests keep it longer than what they write with.
@@ -92,8 +94,8 @@ impl Ring {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.bytes / 8);
-        // SAFETY: the index lies inside the mapping, which is as long as `self`, aligned, and cannot shrink. Others write
-        // there too, and atomics are all that is ever made of it.
+        // SAFETY: the index lies inside the mapping, which is as long as `self`, aligned, and cannot shrink.
+        // Others write there too, and atomics are all that is ever made of it.
         unsafe { self.memory.add(index).as_ref() }
     }
 
@@ -101,24 +103,24 @@ impl Ring {
         HEADER_BYTES / 8 + (position & (self.slots - 1)) as usize * SLOT_WORDS
     }
 
-    /// Up to where slots are claimed now. No more than the whole ring is ahead, whatever its head says.
+    /// Head of the ring. At most a whole ring is ahead, whatever the shared word says.
     pub(super) fn claimed(&self) -> u64 {
         self.tail.wrapping_add(self.waiting().min(self.slots))
     }
 
-    /// Whether everything before that position was read or given up.
+    /// Whether everything before this position was read or given up.
     pub(super) fn is_past(&self, position: u64) -> bool {
         position.wrapping_sub(self.tail).cast_signed() <= 0
     }
 
-    /// Slots that are claimed and not read; more than there can be is nonsense, and none.
+    /// Slots claimed and not read; an impossible number counts as none.
     fn waiting(&self) -> u64 {
         let waiting = self.word(HEAD).load(Acquire).wrapping_sub(self.tail);
         if waiting > u64::MAX / 2 { 0 } else { waiting }
     }
 
-    /// The next whole record. One that is not done after `patience` is passed over, with all that were claimed when it was
-    /// found so. Each call passes over no more than the whole ring, whatever its head says.
+    /// The next whole record. A slot that is not done after `patience` is passed over, with all that were
+    /// claimed when it was found so. Each call passes over at most the whole ring, whatever its head says.
     pub(super) fn next(&mut self, patience: Duration) -> Option<Words> {
         for _ in 0..self.slots {
             let head = self.claimed();
@@ -152,7 +154,7 @@ impl Ring {
         None
     }
 
-    /// The slot is free for the next lap.
+    /// Frees the slot for the next lap.
     fn pass(&mut self, slot: usize, turn: u64) {
         self.word(slot).store(turn.wrapping_add(self.slots), Release);
         self.tail = self.tail.wrapping_add(1);
@@ -169,8 +171,8 @@ impl Drop for Ring {
 // SAFETY: the pointer is to shared memory that is only used through atomics.
 unsafe impl Send for Ring {}
 
-/// A file in memory that can be sealed. Never to be executed where the kernel knows of that, since it may allow no other
-/// (vm.memfd_noexec=2); before 6.3 it does not.
+/// A sealable file in memory. Not executable where the kernel has MFD_NOEXEC_SEAL (6.3 and later), since it
+/// may allow no other (vm.memfd_noexec=2).
 fn memory() -> io::Result<OwnedFd> {
     let make = |flags: libc::c_uint| {
         let flags = flags | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
@@ -189,7 +191,7 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// As the library computes it.
+/// The same checksum as the library's.
 pub(super) fn checksum(position: u64, record: &Words) -> u64 {
     record
         .iter()

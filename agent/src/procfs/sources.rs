@@ -1,7 +1,7 @@
-//! Where the numbers of this fidelity come from, as verdicts beside those of the kernel side's hooks, and what people are
-//! told about it.
+//! Data sources of this fidelity, as verdicts beside those of the kernel side's hooks, and their explanation
+//! for people.
 //!
-//! It looks once whether each source is there. What is missing stands in every report.
+//! It checks once whether each source exists. Missing ones stand in every report.
 
 use super::refusal::{Refusal, causes};
 use crate::{
@@ -10,12 +10,12 @@ use crate::{
     loader::LoadError,
 };
 
-/// Stands for the whole kernel side.
+/// Hook name of the whole kernel side.
 const BPF: &str = "bpf";
-/// How edges come here.
+/// Hook name of the shared ring that carries edges.
 pub const RING: &str = "shm/edges";
 
-/// The kernel side that is not there, and what is.
+/// Verdicts on the missing kernel side and on the sources that exist.
 pub fn verdicts(refusal: &Refusal) -> Vec<Verdict> {
     let (outcome, consequence, remedy) = match refusal {
         Refusal::Unwanted => (Outcome::Off, "the kernel side was not asked for".to_owned(), None),
@@ -25,7 +25,7 @@ pub fn verdicts(refusal: &Refusal) -> Vec<Verdict> {
     [bpf].into_iter().chain(sources()).collect()
 }
 
-/// What is told without the kernel side.
+/// Verdicts on the sources that work without the kernel side.
 pub fn sources() -> Vec<Verdict> {
     let has_run_delay = std::fs::exists("/proc/thread-self/schedstat").unwrap_or(false);
     let source = |hook: &str, is_there: bool, purpose: &str, without: &str| Verdict {
@@ -45,7 +45,7 @@ pub fn sources() -> Vec<Verdict> {
     ]
 }
 
-/// What lifts the refusal.
+/// How to lift the refusal.
 const REMEDY: &str =
     "root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, and no filter of system calls that refuses bpf(2)";
 
@@ -53,7 +53,7 @@ fn why(error: &LoadError) -> String {
     failure::chain(causes(error))
 }
 
-/// For the start of a run: what there is instead, why, and how to get more.
+/// Text for the start of a run: the fidelity, its reason, and how to get more.
 pub fn explanation(error: &LoadError) -> String {
     format!(
         "BPF is refused here ({}): phases by what their threads tell, as cpu, runq and other\n\

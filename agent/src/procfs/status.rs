@@ -1,14 +1,14 @@
-//! What /proc says of a thread of somebody else's: its times, switches and faults, its name.
+//! A thread of another process in /proc: its times, switches and faults, its name.
 //!
-//! Of a thread that runs the kernel's numbers are old by up to a tick; of one that waits, or has ended and was not waited
-//! for, they are exact. A file that is missing is no reading.
+//! The kernel's numbers are up to a tick old for a running thread; for a waiting one, or a zombie, they are
+//! exact. A missing file yields no reading.
 
 use guestscope_ebpf::COMM_BYTES;
 
 use super::edge::Reading;
 use crate::tasks;
 
-/// The thread's name, ended by a zero byte; none where there is no such thread.
+/// The thread's name, ended by a zero byte; none if there is no such thread.
 pub(super) fn comm(tgid: u32, tid: u32) -> Option<[u8; COMM_BYTES]> {
     let text = std::fs::read(format!("/proc/{tgid}/task/{tid}/comm")).ok()?;
     let mut comm = [0; COMM_BYTES];
@@ -18,24 +18,24 @@ pub(super) fn comm(tgid: u32, tid: u32) -> Option<[u8; COMM_BYTES]> {
     Some(comm)
 }
 
-/// The numbers that a process has, from our PID namespace down to its own.
+/// The numbers of a process, from our PID namespace down to its own.
 pub(super) fn numbers(pid: u32) -> Option<Vec<u32>> {
     let status = tasks::status(format!("/proc/{pid}").as_ref()).ok()?;
     let numbers = tasks::field(&status, "NSpid")?;
     Some(numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect())
 }
 
-/// Whether there is such a process, ended ones included as long as nobody has waited for them.
+/// Whether the process exists, zombies included.
 pub(super) fn is_there(tgid: u32) -> bool {
     std::fs::exists(format!("/proc/{tgid}")).unwrap_or(true)
 }
 
-/// Whether there is such a thread. A main thread that has ended is there as long as its process is.
+/// Whether the thread exists. A main thread that has ended does as long as its process.
 pub(super) fn is_thread_there(tgid: u32, tid: u32) -> bool {
     std::fs::exists(format!("/proc/{tgid}/task/{tid}")).unwrap_or(true)
 }
 
-/// The thread as it is at `time_ns`, which is now.
+/// The thread's reading at `time_ns`, which is now.
 pub(super) fn reading(tgid: u32, tid: u32, time_ns: u64) -> Option<Reading> {
     let place = format!("/proc/{tgid}/task/{tid}");
     let status = tasks::status(place.as_ref()).ok()?;
@@ -43,14 +43,14 @@ pub(super) fn reading(tgid: u32, tid: u32, time_ns: u64) -> Option<Reading> {
     let field = |name: &str| tasks::field(&status, name)?.parse::<u64>().ok();
     let schedstat = std::fs::read_to_string(format!("{place}/schedstat")).ok();
     let schedstat = schedstat.and_then(|text| self::schedstat(&text));
-    // Behind the name, which may hold anything, brackets and no text too.
+    // After the name, which may hold any bytes, brackets too.
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let numbers: Vec<&str> = std::str::from_utf8(&stat[end + 1..]).ok()?.split_whitespace().collect();
     let number = |index: usize| numbers.get(index)?.parse::<u64>().ok();
     let ticks = number(11)? + number(12)?;
     Some(Reading {
         time_ns,
-        // In hundredths of a second where there is nothing better.
+        // Hundredths of a second where there is nothing better.
         cpu_ns: schedstat.map_or(ticks.saturating_mul(10_000_000), |(cpu_ns, _)| cpu_ns),
         run_delay_ns: schedstat.map(|(_, run_delay_ns)| run_delay_ns),
         voluntary: field("voluntary_ctxt_switches").unwrap_or(0) as u32,
@@ -60,7 +60,7 @@ pub(super) fn reading(tgid: u32, tid: u32, time_ns: u64) -> Option<Reading> {
     })
 }
 
-/// On a CPU and waiting for one, ns.
+/// Time on a CPU and time waiting for one, ns.
 fn schedstat(text: &str) -> Option<(u64, u64)> {
     let mut numbers = text.split_whitespace().map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

@@ -1,4 +1,4 @@
-//! The whole way from the library's end of the ring to phases.
+//! The whole path from the library's end of the ring to phases.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ use crate::phase::{
     pairing::{Output, Pairing},
 };
 
-/// The number of no process, and of no thread.
+/// A number that no process or thread has.
 const NOBODYS: u64 = 0x3f_fed0;
 
 /// The words of an edge of a process that no system has.
@@ -103,7 +103,7 @@ fn the_end_of_a_thread_comes_after_its_edges() {
     let mut records = Vec::new();
     write(2, 1, t0);
     procfs.read(&mut records);
-    // Found to have ended in the next read, which finds this edge too.
+    // Found to have ended by the next read, which finds this edge too.
     write(3, 2, t0 + 50);
     procfs.read(&mut records);
     let kinds: Vec<Option<Kind>> = records
@@ -116,7 +116,7 @@ fn the_end_of_a_thread_comes_after_its_edges() {
     assert_eq!(kinds, [Some(Kind::Fork), None, None, Some(Kind::Exit)]);
 }
 
-/// A process that the program has left behind goes on writing as fast as it can.
+/// A process that outlives the program goes on writing as fast as it can.
 #[test]
 fn a_writer_that_never_stops_does_not_keep_the_agent() {
     let mut procfs = Procfs::new(1 << 10, 8).expect("memory can be had");
@@ -135,7 +135,7 @@ fn a_writer_that_never_stops_does_not_keep_the_agent() {
         while procfs.ring.claimed() < 1 << 10 {
             std::thread::yield_now();
         }
-        // Comes back although there is always more, and after that nothing comes.
+        // The call returns although there is always more, and nothing comes after it.
         procfs.stop(&mut records);
         let read = procfs.edges_read;
         while procfs.ring.claimed() <= read {
@@ -150,7 +150,7 @@ fn a_writer_that_never_stops_does_not_keep_the_agent() {
 }
 
 proptest! {
-    /// Whatever is written: phases come out whose accounts and suspensions are their durations.
+    /// Whatever is written: accounts and suspensions of each phase add up to its duration.
     #[test]
     fn any_words_make_whole_phases_or_none(
         all in vec((vec(any::<u64>(), RECORD_WORDS), any::<bool>(), 1..9_u64, 0..3_u64, 0..40_u64), 0..40),

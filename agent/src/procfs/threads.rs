@@ -1,7 +1,8 @@
-//! From what threads tell of themselves to ledgers that only grow, and to the births and ends that nobody told.
+//! Turns threads' own reports into ledgers that only grow, with the births and ends that nobody reported.
 //!
-//! Yields the records that the kernel side would have sent. A ledger's accounts add up to the time since its thread was first
-//! seen, to the nanosecond: what the thread's clock and its `schedstat` do not explain is `other`.
+//! Yields the records that the kernel side would have sent. A ledger's accounts add up to the time since its
+//! thread was first seen, to the nanosecond: time that the thread's clock and its `schedstat` do not explain
+//! is `other`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,29 +19,30 @@ use super::{
 };
 use crate::record::Record;
 
-/// Copies of the library in one thread that are told apart.
+/// Most copies of the library in one thread that are told apart.
 const COPIES: usize = 16;
-/// Threads without room that are kept apart, to be counted.
+/// Most threads without room that are told apart, to be counted.
 const MISSED_MOST: usize = 1 << 16;
-/// What two clocks may be ahead of the third one at an edge and are still given later. Each is read at its own instant, and
-/// a thread that is preempted between two readings has its wait in the one and not yet in the other.
+/// Most that `cpu` and `runq` may be ahead of the wall clock at an edge and still be charged later. Each is
+/// read at its own instant, and a thread that is preempted between two readings has its wait in only one of
+/// them.
 const AHEAD_NS: u64 = 20_000_000;
 
-/// All threads that were seen, by process and number.
+/// All threads seen, by process and number.
 #[derive(Debug)]
 pub(super) struct Threads {
     known: HashMap<(u32, u32), Known>,
-    /// At most so many.
+    /// Most threads known at once.
     most: usize,
-    /// The program that was started.
+    /// Process number of the program that was started.
     program: Option<u32>,
-    /// Processes of another PID namespace: who has their numbers in our /proc is somebody else.
+    /// Processes of another PID namespace: their numbers in our /proc are other processes'.
     elsewhere: HashSet<u32>,
-    /// Processes that are in our /proc: it can be seen there when a thread of theirs is no more.
+    /// Processes in our /proc: the ends of their threads can be seen there.
     here: HashSet<u32>,
-    /// So many threads ask for a look at which of them have ended.
+    /// Number of threads that triggers a look for ended ones.
     crowd: usize,
-    /// Threads beyond that number, as far as they are kept apart.
+    /// Threads beyond the most, as far as they are told apart.
     missed: HashSet<(u32, u32)>,
 }
 
@@ -49,13 +51,13 @@ pub(super) struct Threads {
 struct Known {
     ledger: Ledger,
     image: u64,
-    /// Copies of the library, and when the thread met each.
+    /// Copies of the library, and the time at which the thread met each.
     copies: Vec<(u16, u64)>,
     /// The last reading.
     last: Reading,
-    /// By how much the clocks were ahead: to be charged as soon as there is time for it.
+    /// Time by which the clocks were ahead: to be charged as soon as there is room for it.
     ahead: Ahead,
-    /// Its name, as it last was in /proc. None: it was not there.
+    /// Its name, as last seen in /proc; none if it was not there.
     comm: Option<[u8; COMM_BYTES]>,
 }
 
@@ -69,12 +71,12 @@ struct Ahead {
 #[derive(Debug)]
 pub(super) struct Gone((u32, u32), u64);
 
-/// How an edge's thread is related to the one known under its numbers.
+/// Relation of an edge's thread to the known one of the same numbers.
 enum Relation {
     Same,
-    /// Its process became another program.
+    /// The process executed another program.
     Replaced,
-    /// That one has ended.
+    /// The known one has ended.
     Another,
 }
 
@@ -91,7 +93,7 @@ impl Threads {
         }
     }
 
-    /// Threads that found no room.
+    /// Threads without room.
     pub(super) fn missed(&self) -> u64 {
         self.missed.len() as u64
     }
@@ -119,7 +121,7 @@ impl Threads {
         self.here.insert(tgid);
     }
 
-    /// The program was started: its main thread has used nothing yet.
+    /// The program was started: its main thread has used no time yet.
     pub(super) fn started(&mut self, pid: u32, at_ns: u64, records: &mut Vec<Record>) {
         self.program = Some(pid);
         let reading = Reading { time_ns: at_ns, run_delay_ns: Some(0), ..Reading::default() };
@@ -137,7 +139,7 @@ impl Threads {
         }
     }
 
-    /// An edge, and before it what it says of its thread.
+    /// Turns an edge into records, first those on its thread.
     pub(super) fn edge(&mut self, edge: &Edge, records: &mut Vec<Record>) {
         let who = (edge.tgid, edge.tid);
         let relation = self.known.get(&who).map(|known| known.relation(edge));
@@ -163,7 +165,7 @@ impl Threads {
         records.push(Record::Edge(known.edge(edge)));
     }
 
-    /// Its other threads are gone with the program that the process was, and what was open on them as well.
+    /// The process executed another program: its other threads are gone, and so are their open phases.
     fn replaced(&mut self, who: (u32, u32), edge: &Edge, records: &mut Vec<Record>) {
         let Some(known) = self.known.get_mut(&who) else { return };
         known.image = edge.image;
@@ -176,7 +178,7 @@ impl Threads {
         push_ends(ended.collect(), records, |known| known.task(Kind::Exit, EXIT_REPLACED));
     }
 
-    /// A thread that was not known: it is from here on.
+    /// Adds a thread that was not known.
     fn first(&mut self, who: (u32, u32), reading: Reading, image: u64) -> Record {
         let ledger = Ledger {
             tgid: who.0,
@@ -190,7 +192,8 @@ impl Threads {
         let mut comm = None;
         if !self.elsewhere.contains(&who.0) {
             comm = status::comm(who.0, who.1);
-            // One that has ended already, as those of a single request do before their edges are read, has left a process.
+            // A thread that has ended already, as those of a single request do before their edges are read,
+            // leaves its process in /proc.
             if comm.is_some() || status::is_there(who.0) {
                 self.is_here(who.0);
             }
@@ -201,17 +204,17 @@ impl Threads {
         record
     }
 
-    /// Whether there are so many that those which have ended should make room. Between two looks that find all alive
-    /// there is half of the room that is left, so that a full house is not searched at each edge.
+    /// Whether there are so many threads that ended ones should make room. Between two looks that find all
+    /// alive half of the remaining room must fill, so that a full table is not searched at each edge.
     pub(super) fn is_crowded(&self) -> bool {
         self.known.len() > self.crowd
     }
 
-    /// Those that have ended. Edges of theirs may still wait in the ring.
+    /// Threads that have ended. Edges of theirs may still wait in the ring.
     pub(super) fn gone(&self) -> Vec<Gone> {
         let is_gone = |ledger: &Ledger| {
             let (tgid, tid) = (ledger.tgid, ledger.tid);
-            // The program's main thread ends with the program, whose end is told.
+            // The program's main thread ends with the program, whose end is reported separately.
             let is_told = tid == tgid && self.program == Some(tgid);
             !is_told && self.here.contains(&tgid) && !status::is_thread_there(tgid, tid)
         };
@@ -219,11 +222,11 @@ impl Threads {
         ledgers.filter(|ledger| is_gone(ledger)).map(|l| Gone((l.tgid, l.tid), l.born_ns)).collect()
     }
 
-    /// They end, each at its last edge, and make room.
+    /// Ends these threads, each at its last edge, to make room.
     pub(super) fn end(&mut self, gone: Vec<Gone>, records: &mut Vec<Record>) {
         let mut ended = Vec::with_capacity(gone.len());
         for Gone(who, born_ns) in gone {
-            // The number may be another thread's by now.
+            // The number may have been reused.
             if self.known.get(&who).is_some_and(|known| known.ledger.born_ns == born_ns) {
                 ended.extend(self.known.remove(&who));
             }
@@ -232,14 +235,14 @@ impl Threads {
         self.crowd = self.known.len() + self.most.saturating_sub(self.known.len()) / 2;
     }
 
-    /// All that has ended ends; ledgers of threads that live on, as they are now.
+    /// Ends all that has ended; returns ledgers of living threads, as they are now.
     pub(super) fn finish(&mut self, now_ns: u64, records: &mut Vec<Record>) -> Vec<Ledger> {
         let gone = self.gone();
         self.end(gone, records);
         let program = self.program.take();
         let (ended, live): (Vec<Known>, Vec<Known>) =
             self.known.drain().map(|(_, known)| known).partition(|known| Some(known.ledger.tgid) == program);
-        // The row of a process begins with its start, and that is known of the program alone.
+        // The row of a process begins with its start, which is known of the program alone.
         let is_main = |known: &Known| known.ledger.tid == known.ledger.tgid;
         push_ends(ended, records, |known| {
             known.task(Kind::Exit, if is_main(known) { 0 } else { EXIT_REPLACED })
@@ -254,7 +257,8 @@ impl Threads {
     }
 }
 
-/// In one order whatever the map's: main threads last, since a process ends with its last thread.
+/// Pushes ends in an order that does not depend on the map's: main threads last, since a process ends with
+/// its last thread.
 fn push_ends(mut ended: Vec<Known>, records: &mut Vec<Record>, end: impl Fn(&Known) -> Record) {
     ended.sort_by_key(|known| {
         let Ledger { tgid, tid, .. } = known.ledger;
@@ -287,8 +291,8 @@ impl Known {
         }
     }
 
-    /// Charges the time since the last reading: to `cpu` what the thread's clock went on by, to `runq` by what its waits
-    /// grew, to `other` the rest. What is more than there was time for is charged later, up to a bound.
+    /// Charges the time since the last reading: to `cpu` the growth of the thread's clock, to `runq` the
+    /// growth of its waits, to `other` the rest. Growth beyond that time is charged later, up to a bound.
     fn advance(&mut self, now: &Reading) {
         let time_ns = now.time_ns.max(self.ledger.since_ns);
         let wall_ns = time_ns - self.ledger.since_ns;
@@ -309,8 +313,8 @@ impl Known {
         ledger.involuntary = ledger.involuntary.wrapping_add(grown(self.last.involuntary, now.involuntary));
         let (minor_faults, major_faults) =
             (now.minor_faults.max(self.last.minor_faults), now.major_faults.max(self.last.major_faults));
-        // A reading that failed once (no descriptor was free) is no beginning from zero: what was waited for meanwhile is
-        // part of the next growth.
+        // A failed reading (no descriptor was free) does not restart from zero: waits meanwhile are part of
+        // the next growth.
         let run_delay_ns = now.run_delay_ns.or(self.last.run_delay_ns);
         self.last = Reading { run_delay_ns, minor_faults, major_faults, ..*now };
     }
@@ -322,7 +326,7 @@ impl Known {
 
     fn edge(&self, edge: &Edge) -> EdgeRecord {
         EdgeRecord {
-            // Nobody has summed the process's other threads.
+            // The process's other threads are not summed.
             header: Header {
                 kind: Kind::Edge as u32,
                 flags: EDGE_HELPERS_TORN,
@@ -357,7 +361,7 @@ impl Known {
     }
 }
 
-/// Of what is new and of what was ahead, as much as there is room for; the rest is ahead.
+/// Takes new and earlier time as far as there is room; the rest stays ahead.
 fn take(ahead_ns: &mut u64, new_ns: u64, room_ns: u64) -> u64 {
     let due_ns = ahead_ns.saturating_add(new_ns);
     let taken_ns = due_ns.min(room_ns);
@@ -365,7 +369,7 @@ fn take(ahead_ns: &mut u64, new_ns: u64, room_ns: u64) -> u64 {
     taken_ns
 }
 
-/// A count that wraps; one that seems to have gone back is of another thread and says nothing.
+/// Growth of a count that wraps; one that seems to have gone back belongs to another thread and counts as 0.
 fn grown(before: u32, now: u32) -> u32 {
     let grown = now.wrapping_sub(before);
     if grown > u32::MAX / 2 { 0 } else { grown }

@@ -1,11 +1,10 @@
-//! How many system call filters (seccomp) this thread and what it starts are under: those of a container,
-//! mostly.
+//! Number of seccomp filters on this thread and its children: those of a container, mostly.
 //!
 //! The marker's library meets the agent as it is loaded. If it finds more filters by then, they are the
-//! program's own, which may kill it for that: it does without. It reads the kernel's words and decides
+//! program's own, which may kill it for that: it does not connect. It reads the kernel's words and decides
 //! nothing.
 
-/// As many as this thread's status says; before 5.9 the kernel says only whether there are any.
+/// Number of filters by this thread's status; before 5.9 the kernel says only whether there are any.
 pub(super) fn own() -> u64 {
     std::fs::read_to_string("/proc/thread-self/status").map_or(0, |status| told(&status))
 }

@@ -1,9 +1,9 @@
-//! The line at the socket: who is let in is decided at once, before a task, a timer or a buffer is spent on
+//! The line at the socket: admission is decided at once, before a task, a timer or a buffer is spent on
 //! anybody.
 //!
-//! As many programs under observation are with the agent at a time as there are places, each with its own
-//! time to say its line. Strangers are closed at once, and only so many in a tick: the others wait where the
-//! kernel keeps them, at its cost and theirs.
+//! As many programs under observation are connected at a time as there are places, each with its own time to
+//! send its line. Strangers are closed at once, and only so many in a tick: the others wait where the kernel
+//! keeps them, at its cost and theirs.
 
 use std::{
     collections::HashSet,
@@ -26,12 +26,12 @@ use super::{
     welcome::{self, Answer, Welcome},
 };
 
-/// A program that connects and says nothing is let go: the library itself waits no longer.
+/// A program that connects and sends nothing is closed: the library itself waits no longer.
 const GREETING: Duration = Duration::from_secs(2);
-/// Bytes of the line that are read.
+/// Most bytes read of the line.
 const LINE: usize = 16;
 const TICK: Duration = Duration::from_millis(50);
-/// What strangers may cost in a tick, in looks into a map: with accepting and closing some microseconds each,
+/// Most that strangers may cost in a tick, in map lookups: with accepting and closing some microseconds each,
 /// so 2 to 3 % of a CPU. A full line of 4,096 is through in 0.8 s, less than a program waits.
 const MOST_IN_A_TICK: u32 = 256;
 
@@ -41,11 +41,11 @@ pub(super) struct Line {
     pub(super) sender: mpsc::Sender<Peer>,
     pub(super) welcome: Arc<Mutex<Welcome>>,
     pub(super) counts: Arc<Counts>,
-    /// Programs that are with the agent at once.
+    /// Programs connected to the agent at once.
     pub(super) places: usize,
 }
 
-/// Who the kernel says is at the other end, and what that is to the agent.
+/// The peer by the kernel's word, and its admission.
 pub(super) fn look(stream: &net::UnixStream, welcome: &Mutex<Welcome>) -> (Answer, i32) {
     let Ok(peer) = getsockopt(stream, PeerCredentials) else {
         return (Answer { peer: welcome::Peer::Stranger, cost: 1 }, 0);
@@ -55,7 +55,7 @@ pub(super) fn look(stream: &net::UnixStream, welcome: &Mutex<Welcome>) -> (Answe
 }
 
 impl Line {
-    /// Takes them one by one, for ever.
+    /// Accepts connections one by one, for ever.
     pub(super) async fn run(self) {
         let places = Arc::new(Semaphore::new(self.places));
         let (mut tick, mut spent) = (Instant::now(), 0);
@@ -63,7 +63,7 @@ impl Line {
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             let Some(stream) = self.accept().await else {
-                // No descriptor is free, or no memory.
+                // No descriptor or no memory is free.
                 tokio::time::sleep(TICK).await;
                 continue;
             };
@@ -75,8 +75,8 @@ impl Line {
             self.counts.add(answer.peer);
             if answer.peer == welcome::Peer::Observed {
                 let said = line_of(&stream);
-                // A program says its line at once. A process that does not holds one place, however often it
-                // comes.
+                // A program sends its line at once. A process that does not holds one place, however often it
+                // connects.
                 let only = if said.is_some() { None } else { Only::take(&greeting, pid) };
                 if said.is_some() || only.is_some() {
                     let sender = self.sender.clone();
@@ -94,8 +94,7 @@ impl Line {
         }
     }
 
-    /// The next one, without the runtime's knowledge: most that come in numbers are closed again. None on an
-    /// error.
+    /// The next connection, unknown to the runtime: most of a flood are closed again. None on an error.
     async fn accept(&self) -> Option<net::UnixStream> {
         loop {
             let mut ready = self.listener.readable().await.ok()?;
@@ -109,14 +108,14 @@ impl Line {
     }
 }
 
-/// A process's only place before it has said its line.
+/// The only place of a process before it has sent its line.
 struct Only {
     greeting: Arc<Mutex<HashSet<i32>>>,
     pid: i32,
 }
 
 impl Only {
-    /// None if it has one.
+    /// None if the process has one.
     fn take(greeting: &Arc<Mutex<HashSet<i32>>>, pid: i32) -> Option<Self> {
         let is_first = greeting.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
         is_first.then(|| Self { greeting: Arc::clone(greeting), pid })
@@ -129,7 +128,7 @@ impl Drop for Only {
     }
 }
 
-/// What a program has said already, if it has; true for the right words.
+/// The line, if the program has sent it already; true for the right words.
 fn line_of(mut stream: &net::UnixStream) -> Option<bool> {
     let mut line = [0_u8; LINE];
     stream.set_nonblocking(true).ok()?;
@@ -140,7 +139,7 @@ fn is_greeting(line: &[u8]) -> bool {
     line.starts_with(b"marker ")
 }
 
-/// Hands on a program that says what it is in time.
+/// Passes on a program that sends its line in time.
 async fn greet(
     stream: net::UnixStream,
     (pid, said): (i32, Option<bool>),

@@ -1,10 +1,11 @@
-//! Where a program with the marker library meets the agent before its first edge.
+//! The meeting of the agent with a program that has the marker library, before its first edge.
 //!
-//! The library connects to a socket that the environment names and waits, at most 2 s, for one byte. The agent looks
-//! which of the peer's mapped files carry the marker, attaches its probe to them, and answers. It also unpacks what
-//! sources put beside a program. Nothing that a peer says is believed but its
-//! number, which the kernel vouches for. Who went on without an answer is counted: by the time that it comes, the other end of
-//! the connection is closed. Not counted is who could not even connect, with as many others waiting in line as the socket has room for.
+//! The library connects to a socket that the environment names and waits, at most 2 s, for one byte. The
+//! agent finds the marker in the peer's mapped files, attaches its probe to them, and answers. It also
+//! unpacks files that sources put beside a program. Nothing that a peer says is believed but its number, for
+//! which the kernel vouches. A peer that went on without an answer is counted: by then it has closed its end
+//! of the connection. Not counted are peers that could not even connect, with as many others in line as the
+//! socket has room for.
 
 mod filters;
 mod line;
@@ -45,23 +46,23 @@ use crate::{
     sources::Unpacked,
 };
 
-/// Connections that may wait in line: the kernel's own bound (net.core.somaxconn) where nobody changed it.
+/// Most connections waiting in line: the kernel's own bound (net.core.somaxconn) where nobody changed it.
 const MOST_IN_LINE: u32 = 4096;
-/// What a workload says about itself is read up to here: two histograms of 10 million latencies, all as different as their three
-/// digits allow, make 160 kB in base64.
+/// Most bytes read of a workload's own file: two histograms of 10 million latencies, all as different as
+/// their three digits allow, make 160 kB in base64.
 const WORKLOAD_BYTES: u64 = 512 << 10;
-/// A folder that only lives as long as the run, with the socket and the unpacked files.
+/// A folder that lives as long as the run, with the socket and the unpacked files.
 pub struct Rendezvous {
     folder: PathBuf,
-    /// Where the files are in it.
+    /// The folder of the files in it.
     files: PathBuf,
-    /// Where the socket is.
+    /// Path of the socket.
     address: PathBuf,
-    /// The same socket as that of the task that accepts, which runs no more at the end.
+    /// The socket of the accepting task, which no longer runs at the end.
     listener: net::UnixListener,
     welcome: Arc<Mutex<Welcome>>,
     counts: Arc<Counts>,
-    /// What the workload says about itself. It is open from the begin, so that nobody can take a lease on it.
+    /// The workload's own file. It is open from the start, so that nobody can take a lease on it.
     workload: File,
     /// Held as long as the folder is in use.
     _lock: File,
@@ -76,21 +77,21 @@ pub struct Peer {
     _place: OwnedSemaphorePermit,
 }
 
-/// Of programs.
+/// Counters of connecting programs.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Of the programs that may meet the agent.
+    /// Programs that may meet the agent.
     arrived: AtomicU64,
     answered: AtomicU64,
     strangers: AtomicU64,
-    /// Programs that may meet the agent and did not say what they are.
+    /// Programs that may meet the agent and did not send their line.
     silent: AtomicU64,
 }
 
 impl Counts {
     fn add(&self, peer: welcome::Peer) {
         let count = match peer {
-            // One that is gone was one of them, as far as can be told.
+            // A process that is gone counts as one of them, as far as can be told.
             welcome::Peer::Observed | welcome::Peer::Gone => &self.arrived,
             welcome::Peer::Stranger => &self.strangers,
         };
@@ -99,7 +100,7 @@ impl Counts {
 }
 
 impl Rendezvous {
-    /// Makes the folder and listens. Needs a tokio runtime. Clears what killed agents left behind.
+    /// Makes the folder and listens. Needs a tokio runtime. Removes folders of killed agents.
     pub fn open(run_as: Option<&RunAs>, unpacked: &[Unpacked]) -> io::Result<Self> {
         place::clear_abandoned();
         let place = place::make(run_as.is_some())?;
@@ -137,24 +138,24 @@ impl Rendezvous {
         self.welcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the kernel side tracks is welcome.
+    /// Admits processes that the kernel side tracks.
     pub fn trust(&self, tracked: Option<Tracked>) {
         self.welcome().trust(tracked);
     }
 
-    /// The program that was started: what descends from it is welcome, whatever user it becomes.
+    /// Admits the program that was started and its descendants, whatever user it becomes.
     pub fn expect(&self, program: u32) {
         place::list_users(&self.folder, &[program]);
         self.welcome().expect(program.cast_signed());
     }
 
-    /// Those that were met, as far as they live, may start others that look for the library or the module
-    /// later.
+    /// Leaves the files to these processes: as long as they live, they may start others that look for the
+    /// library or the module.
     pub fn leave_to(&self, processes: &[u32]) {
         place::list_users(&self.folder, processes);
     }
 
-    /// What the child needs to find the socket and the workload file.
+    /// Variables by which the child finds the socket and the workload file.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         vec![
             ("GUESTSCOPE_NOTIFY", self.address.clone().into()),
@@ -163,12 +164,13 @@ impl Rendezvous {
         ]
     }
 
-    /// The folder of what is unpacked.
+    /// The folder of unpacked files.
     pub fn files(&self) -> &Path {
         &self.files
     }
 
-    /// For a program that looks for the marker's library as for any other: behind the folders of the user's own.
+    /// LD_LIBRARY_PATH for a program that looks for the marker's library like any other: after the user's own
+    /// folders.
     pub fn library_path(&self) -> (&'static str, OsString) {
         let theirs = std::env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty());
         let mut path = theirs.map_or_else(OsString::new, |mut theirs| {
@@ -179,16 +181,16 @@ impl Rendezvous {
         ("LD_LIBRARY_PATH", path)
     }
 
-    /// Connections of processes that are not observed, or said nothing in time.
+    /// Connections of processes that are not observed, or sent nothing in time.
     pub fn not_let_in(&self) -> u64 {
         let Counts { strangers, silent, .. } = &*self.counts;
         [strangers, silent].map(|count| count.load(Ordering::Relaxed)).iter().sum()
     }
 
-    /// Programs that went on before they were answered, or wait still: what they marked first was not seen. To be asked at the
-    /// end, since nobody who is in line then is answered any more.
+    /// Programs that went on before they were answered, or still wait: their first marks were not seen. To be
+    /// called at the end, since nobody in line then is answered any more.
     pub fn unanswered(&self) -> u64 {
-        // Others may go on connecting while this is asked.
+        // Others may go on connecting meanwhile.
         for _ in 0..MOST_IN_LINE {
             let Ok((stream, _)) = self.listener.accept() else { break };
             let (answer, _) = line::look(&stream, &self.welcome);
@@ -204,16 +206,16 @@ impl Rendezvous {
         self.met.recv().await
     }
 
-    /// What the workload said about itself, if it did.
+    /// The workload's own data, if it wrote any.
     ///
     /// # Errors
-    /// It cannot be read, is longer than anybody has to say, or is no JSON object.
+    /// It cannot be read, is longer than any real one, or is no JSON object.
     pub fn workload(&self) -> io::Result<Option<serde_json::Value>> {
         let folder = Directory::open(&self.files)?;
         let text = if folder.is_ours(place::WORKLOAD, &self.workload) {
             guarded::read_again(&self.workload, WORKLOAD_BYTES)?
         } else {
-            // None but root, who may write here, can have replaced it.
+            // Only root, who may write here, can have replaced it.
             let name = Path::new(place::WORKLOAD);
             match folder.read(name, &[nix::unistd::geteuid().as_raw()], WORKLOAD_BYTES) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -230,26 +232,26 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
-        // Whoever holds the workload file still, and made it large, gives the room back.
+        // Frees its space, in case a process still holds the file open and made it large.
         self.workload.set_len(0).unwrap_or_default();
         place::leave(&self.folder);
     }
 }
 
 impl Peer {
-    /// The number of its process, which the kernel vouches for.
+    /// Process number, for which the kernel vouches.
     pub fn pid(&self) -> u32 {
         self.pid.cast_unsigned()
     }
 
-    /// It goes on.
+    /// Lets it go on.
     pub async fn let_go(mut self) {
         if self.stream.write_all(b"\n").await.is_ok() {
             self.counts.answered.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Hands it the descriptor of a ring, then lets it go on: its edges come that way.
+    /// Passes it the descriptor of a ring for its edges, then lets it go on.
     pub async fn hand_over(self, ring: BorrowedFd<'_>) -> io::Result<()> {
         let ring = [ring.as_raw_fd()];
         let rights = [ControlMessage::ScmRights(&ring)];
@@ -264,7 +266,7 @@ impl Peer {
     }
 }
 
-/// With the folders in which it is. Those are for all to list, whatever the umask, since Python lists them.
+/// Makes a file and its folders. All may list those, whatever the umask, since Python lists them.
 fn unpack(files: &Path, file: &Unpacked) -> io::Result<()> {
     let path = files.join(&*file.path);
     let inner: Vec<&Path> =

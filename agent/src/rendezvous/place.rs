@@ -1,7 +1,7 @@
-//! The folder of a rendezvous: where it may be, and how one is told from those that killed agents left behind.
+//! The folder of a rendezvous: its place, and how it is told from folders that killed agents left behind.
 //!
-//! Whoever uses a folder holds a lock on it, which the kernel takes back with its holder, however that ends. A process
-//! number would not do: it may be of another PID namespace, or used again.
+//! The user of a folder holds a lock on it, which the kernel releases when that process ends, however it
+//! ends. A process number would not do: it may be of another PID namespace, or reused.
 
 use std::{
     ffi::OsStr,
@@ -22,45 +22,48 @@ use nix::{
     unistd::geteuid,
 };
 
-/// In order of preference: gone after a restart, and a library may be mapped from there to execute. The last one is for machines
-/// that let nothing be executed from any of the others.
+/// In order of preference: emptied by a restart, and a library may be mapped executable there. The last one
+/// is for machines that allow no execution from any of the others.
 const PLACES: [&str; 4] = ["/run", "/tmp", "/dev/shm", "/var/lib"];
-/// The same where the program is another user's, who can make the workload file as large as the place is:
-/// first those where every user may write anyway.
+/// The same where the program is another user's, who can fill the place through the workload file: places
+/// that every user may write anyway come first.
 const PLACES_OF_USERS: [&str; 4] = ["/dev/shm", "/tmp", "/run", "/var/lib"];
-/// Entries of such a place that are looked through for what killed agents left behind: 4 us each.
+/// Most entries of such a place searched for what killed agents left behind: 4 us each.
 const MOST_ENTRIES: usize = 10_000;
 const PREFIX: &str = "guestscope-";
-/// Files of a rendezvous: the socket, what is unpacked, what the workload writes. The socket's name goes on after this.
+/// Files of a rendezvous: the socket, unpacked files, the workload's own file. The socket's name goes on
+/// after this.
 pub(super) const SOCKET: &str = "notify";
 pub(super) const WORKLOAD: &str = "workload.json";
-/// An empty file where Python would make a folder for what it compiles: root's could, since root may write anywhere.
+/// An empty file where Python would make a folder for compiled modules: root's Python could make it, since
+/// root may write anywhere.
 pub(super) const NO_CACHE: &str = "__pycache__";
-/// Beside the socket: processes that may load the library or the module, a line for each, number and time of
-/// birth. They keep both when the agent ends before them.
+/// File beside the socket: processes that may load the library or the module, one line each, with number and
+/// start time. They keep both when the agent ends before them.
 const USERS: &str = "users";
-/// Processes that are listed.
+/// Most processes listed.
 const MOST_USERS: usize = 4096;
-/// What is read of the list.
+/// Most bytes read of the list.
 const USERS_BYTES: u64 = 256 << 10;
 
 /// The folder of a rendezvous.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Where the socket is.
+    /// Path of the folder with the socket.
     pub(super) folder: PathBuf,
-    /// The folder in it where all files are, whose name nobody knows but who was told.
+    /// The folder in it with all files; its name is secret.
     pub(super) files: PathBuf,
     /// Held as long as the folder is in use.
     pub(super) lock: File,
 }
 
-/// Makes a folder in the first place where a library may be mapped to execute and a socket may live. All may search it, since
-/// the program may be another user, and become yet another; nobody else may list it or write.
+/// Makes a folder in the first place where a library may be mapped executable and a socket may live. All may
+/// search it, since the program may be another user, and become yet another; nobody else may list it or
+/// write.
 ///
-/// The files lie in a folder of a secret name in it. The kernel waits for a lock of every process that has
-/// mapped a file before it puts a probe there, and all forks of the machine wait meanwhile: no stranger shall
-/// be able to map ours.
+/// The files lie in a folder of a secret name in it. Before the kernel puts a probe into a file, it waits for
+/// a lock of every process that has mapped the file, and all forks of the machine wait meanwhile: no stranger
+/// may map ours.
 pub(super) fn make(is_users: bool) -> io::Result<Place> {
     let places = if is_users { PLACES_OF_USERS } else { PLACES };
     let mut last = io::Error::other(format!("all of {} are mounted noexec", places.join(", ")));
@@ -79,7 +82,7 @@ pub(super) fn make(is_users: bool) -> io::Result<Place> {
     Err(last)
 }
 
-/// A folder that all may search and nobody else list, whatever the umask is.
+/// Makes a folder that all may search and nobody else list, whatever the umask is.
 fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o711).create(folder)?;
     std::fs::set_permissions(folder, Permissions::from_mode(0o711))
@@ -97,7 +100,7 @@ fn is_secret(name: &OsStr) -> bool {
 }
 
 fn make_in(place: &Path) -> io::Result<(PathBuf, File)> {
-    // Another agent may take the folder for abandoned before the lock is there; then there is another folder.
+    // Another agent may take the folder for abandoned before it is locked; then another folder is made.
     for _ in 0..8 {
         let name = format!("{PREFIX}{}-{}", std::process::id(), crate::clock::now_ns());
         let folder = place.join(name);
@@ -112,16 +115,18 @@ fn make_in(place: &Path) -> io::Result<(PathBuf, File)> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Listens at a name that cannot be guessed. The kernel shows everybody the name that a socket was bound to, and not the one
-/// that it has got since. So nobody can come but who was told: the program, what it starts, and who may look into these.
+/// Listens at a secret name. The kernel shows everybody the name to which a socket was bound, but not its
+/// name after a rename. So only processes that were told can connect: the program, its children, and those
+/// that may look into these.
 pub(super) fn listen(folder: &Path) -> io::Result<(UnixListener, PathBuf)> {
     let bound = folder.join(SOCKET);
     let listener = UnixListener::bind(&bound)?;
     listener.set_nonblocking(true)?;
     let secret = folder.join(format!("{SOCKET}-{}", secret()?));
-    // Where a socket cannot be renamed (some sandboxes' file systems) strangers can come to the line, and no further.
+    // Where a socket cannot be renamed (some sandboxes' file systems) strangers can connect, but get no
+    // further.
     let address = if std::fs::rename(&bound, &secret).is_ok() { secret } else { bound };
-    // Whatever user the program becomes.
+    // For any user that the program becomes.
     std::fs::set_permissions(&address, Permissions::from_mode(0o666))?;
     Ok((listener, address))
 }
@@ -130,7 +135,7 @@ fn open(folder: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(folder)
 }
 
-/// Removes the folders of agents that were killed. What cannot be removed stays and does no harm.
+/// Removes the folders of killed agents. Folders that cannot be removed stay and do no harm.
 pub(super) fn clear_abandoned() {
     for place in PLACES {
         clear_in(Path::new(place));
@@ -143,27 +148,27 @@ fn clear_in(place: &Path) {
     for entry in entries.flatten().take(MOST_ENTRIES) {
         let folder = entry.path();
         if is_name(&entry.file_name()) && is_abandoned(&folder) && !has_users(&folder) {
-            // Nothing but what `Rendezvous` makes: whatever else bears such a name, it stays.
+            // Only folders with nothing but the files of a `Rendezvous`: others with such a name stay.
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
                 if is_secret(&entry.file_name()) {
                     remove_unpacked(&entry.path());
                 }
             }
             std::fs::remove_file(folder.join(USERS)).unwrap_or_default();
-            // Agents of before kept them beside the socket.
+            // Older agents kept them beside the socket.
             remove_files(&folder);
         }
     }
 }
 
-/// Lists who uses the folder's files. What cannot be written costs them what they would have loaded later.
+/// Lists the processes that use the folder's files. If that fails, they may miss files that they load later.
 pub(super) fn list_users(folder: &Path, processes: &[u32]) {
     let line = |pid: &u32| Some(format!("{pid} {}\n", Stat::read(pid.cast_signed()).ok()?.born));
     let lines: String = processes.iter().take(MOST_USERS).filter_map(line).collect();
     std::fs::write(folder.join(USERS), lines).unwrap_or_default();
 }
 
-/// One of those that are listed lives still.
+/// Whether a listed process still lives.
 fn has_users(folder: &Path) -> bool {
     let lives = |line: &str| {
         let (pid, born) = line.split_once(' ')?;
@@ -174,8 +179,8 @@ fn has_users(folder: &Path) -> bool {
     list.lines().any(|line| lives(line) == Some(true))
 }
 
-/// The agent needs the folder no more. Who uses its files keeps them, until another agent finds that nobody
-/// does.
+/// The agent is done with the folder. Processes that use its files keep them, until another agent finds that
+/// none does.
 pub(super) fn leave(folder: &Path) {
     if has_users(folder) {
         remove_socket(folder);
@@ -184,7 +189,8 @@ pub(super) fn leave(folder: &Path) {
     }
 }
 
-/// With the folder that they are in, if nothing else is. Older agents kept these beside the socket.
+/// Removes the files, and the folder that they are in if it is empty then. Older agents kept them beside the
+/// socket.
 fn remove_files(folder: &Path) {
     for file in ["libguestscope.so.1", WORKLOAD, "python/guestscope.py", "python/__pycache__"] {
         std::fs::remove_file(folder.join(file)).unwrap_or_default();
@@ -194,8 +200,7 @@ fn remove_files(folder: &Path) {
     std::fs::remove_dir(folder).unwrap_or_default();
 }
 
-/// A folder with a secret name and all that an agent unpacked there: none but root could put anything beside
-/// it.
+/// Removes a folder with a secret name and all unpacked files there: only root could add anything.
 fn remove_unpacked(folder: &Path) {
     let is_ours = |found: std::fs::Metadata| found.is_dir() && found.uid() == geteuid().as_raw();
     if std::fs::symlink_metadata(folder).is_ok_and(is_ours) {
@@ -203,7 +208,7 @@ fn remove_unpacked(folder: &Path) {
     }
 }
 
-/// Whatever it is called by now.
+/// Removes the socket, whatever its name is by now.
 fn remove_socket(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_it = entry.file_name().to_str().is_some_and(|name| name.starts_with(SOCKET));
@@ -213,14 +218,14 @@ fn remove_socket(folder: &Path) {
     }
 }
 
-/// `guestscope-NUMBER-NUMBER`.
+/// Whether the name is `guestscope-NUMBER-NUMBER`.
 fn is_name(name: &OsStr) -> bool {
     let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     numbers.is_some_and(|(process, time)| is_number(process) && is_number(time))
 }
 
-/// Ours by owner, and nobody holds its lock.
+/// Whether the folder is ours by owner, and nobody holds its lock.
 fn is_abandoned(folder: &Path) -> bool {
     let Ok(opened) = open(folder) else { return false };
     opened.metadata().is_ok_and(|folder| folder.uid() == geteuid().as_raw()) && opened.try_lock().is_ok()
@@ -240,7 +245,7 @@ mod tests {
         make_folder(&files).expect("the folder is ours");
         std::fs::write(files.join("libguestscope.so.1"), "").expect("the folder is ours");
         std::fs::write(place.path().join("guestscope-1-1"), "").expect("the place is ours");
-        // Folders of people, and one that bears such a name and holds something else.
+        // Folders of people, and one with such a name that holds something else.
         let theirs = ["other", "guestscope-main", "guestscope-1-2-3", "guestscope--1", "guestscope-1-2"];
         for name in theirs {
             std::fs::create_dir(place.path().join(name)).expect("the place is ours");
@@ -254,7 +259,7 @@ mod tests {
         }
     }
 
-    /// A worker that starts later finds the module where its parent did, whatever became of the agent.
+    /// A worker that starts later finds the module where its parent did, whatever happened to the agent.
     #[test]
     fn who_uses_the_files_keeps_them() {
         let place = tempfile::tempdir().expect("a folder can be made");
@@ -270,7 +275,7 @@ mod tests {
         };
         let ((left, its_files, lock), (killed, its_too, its_lock)) = (made(), made());
         leave(&left);
-        // Neither has an agent any more.
+        // Both agents are gone.
         drop((lock, its_lock));
         clear_in(place.path());
         assert!(its_files.join("libguestscope.so.1").exists() && its_too.join("libguestscope.so.1").exists());
@@ -284,7 +289,7 @@ mod tests {
         assert!(!left.exists() && !killed.exists());
     }
 
-    /// What strangers can list tells them nothing: neither the socket's name nor where the library lies.
+    /// Strangers cannot list the socket's name or the place of the library.
     #[test]
     fn files_have_a_place_that_cannot_be_listed_or_guessed() {
         for is_users in [false, true] {

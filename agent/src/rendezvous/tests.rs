@@ -1,4 +1,4 @@
-//! Programs that meet the agent, and those that may not, over a real socket.
+//! Programs that may and may not meet the agent, over a real socket.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ fn socket(rendezvous: &Rendezvous) -> OsString {
     socket
 }
 
-/// One whose program is this process.
+/// A rendezvous whose program is this process.
 fn open() -> Rendezvous {
     let rendezvous = Rendezvous::open(None, &[]).expect("a folder can be made");
     rendezvous.expect(std::process::id());
@@ -22,7 +22,7 @@ fn greet(rendezvous: &Rendezvous) -> net::UnixStream {
     program
 }
 
-/// One is answered in time, one has gone on by then, one is with the agent when all is over, one in line.
+/// One is answered in time, one has gone on by then, one is connected at the end, one waits in line.
 #[tokio::test]
 async fn whoever_goes_on_without_an_answer_is_counted() {
     let mut rendezvous = open();
@@ -52,7 +52,7 @@ async fn who_says_nothing_is_turned_away_and_nobody_who_was_not_answered() {
     assert_eq!((rendezvous.not_let_in(), rendezvous.unanswered()), (1, 0));
 }
 
-/// Its connection ends at once, without a word of its own, and a program behind it is met.
+/// Its connection ends at once, without a line, and a program behind it is met.
 #[tokio::test]
 async fn a_process_that_is_not_observed_is_closed_at_once() {
     use std::io::Read as _;
@@ -73,7 +73,7 @@ async fn a_process_that_is_not_observed_is_closed_at_once() {
     assert_eq!((rendezvous.not_let_in(), rendezvous.unanswered()), (1, 0));
 }
 
-/// Each holds a place until it is answered; the others are in line meanwhile, and none is lost.
+/// Each holds a place until it is answered; the others wait in line, and none is lost.
 #[tokio::test]
 async fn a_bounded_number_is_with_the_agent_at_once() {
     let mut rendezvous = open();
@@ -93,7 +93,7 @@ async fn a_bounded_number_is_with_the_agent_at_once() {
     assert_eq!((rendezvous.not_let_in(), rendezvous.unanswered()), (0, 0));
 }
 
-/// Connections that say nothing hold a place for two seconds each: a process has one, however many it makes.
+/// Connections that send nothing hold a place for two seconds each: a process has one, however many it makes.
 #[tokio::test]
 async fn a_process_that_says_nothing_holds_one_place() {
     let mut rendezvous = open();

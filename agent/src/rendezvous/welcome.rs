@@ -1,49 +1,50 @@
-//! Who may meet the agent: the program under observation and what descends from it, whatever user it has become.
+//! Admission to the agent: the program under observation and its descendants, whatever user they have become.
 //!
-//! The kernel side knows the processes that it tracks; what it does not know must have the program among its ancestors. Everybody
-//! else is a stranger, another program of the same user too. Nothing that a peer says is asked, and nothing of it is read but what the
-//! kernel writes: an answer costs a look into a map, or some files below /proc whose number is bounded.
+//! The kernel side knows the processes that it tracks; others must have the program among their ancestors.
+//! Everybody else is a stranger, other programs of the same user too. Peers are not asked, and only what the
+//! kernel writes is read: an answer costs a look into a map, or some files below /proc whose number is
+//! bounded.
 
 use std::collections::HashMap;
 
 use crate::{loader::Tracked, tasks::Stat};
 
-/// Generations that are climbed.
+/// Most generations climbed.
 const GENERATIONS: usize = 64;
-/// The process that takes in what was left behind, in a session that has one of its own.
+/// The process that adopts orphans, in a session that has its own.
 const MANAGER: &[u8] = b"systemd";
 
-/// Who came.
+/// Kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// The program or a descendant.
     Observed,
-    /// It has ended meanwhile, and was the program's user's.
+    /// It has ended meanwhile, and was of the program's user.
     Gone,
     Stranger,
 }
 
-/// An answer and what it cost.
+/// An answer and its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) peer: Peer,
-    /// In looks into a map, about a microsecond each with what is around it.
+    /// Cost in map lookups, about a microsecond each with what is around it.
     pub(super) cost: u32,
 }
 
-/// What a walk through the ancestors costs, the same.
+/// Cost of a walk through the ancestors, in the same unit.
 const WALK: u32 = 16;
-/// Numbers of processes that are kept.
+/// Most strangers kept.
 const MOST_STRANGERS: usize = 8192;
 
 pub(super) struct Welcome {
-    /// The user that the program was started as.
+    /// The user as which the program was started.
     uid: u32,
     /// None before it is started.
     program: Option<Program>,
     tracked: Option<Tracked>,
-    /// Strangers, and the tick in which each was looked at: one that comes again and again costs little, and is known for one
-    /// when it has ended.
+    /// Strangers, and the tick in which each was looked at: one that comes again and again costs little, and
+    /// is still known when it has ended.
     strangers: HashMap<i32, u64>,
     tick: u64,
 }
@@ -51,7 +52,7 @@ pub(super) struct Welcome {
 #[derive(Clone, Copy)]
 struct Program {
     pid: i32,
-    /// In ticks of the kernel's since it was booted; none if it is over already.
+    /// Start time, in the kernel's ticks since boot; none if it has ended already.
     born: Option<u64>,
 }
 
@@ -60,7 +61,7 @@ impl Welcome {
         Self { uid, program: None, tracked: None, strangers: HashMap::new(), tick: 0 }
     }
 
-    /// What the kernel side tracks is welcome from now on.
+    /// Admits what the kernel side tracks from now on.
     pub(super) fn trust(&mut self, tracked: Option<Tracked>) {
         self.tracked = tracked;
     }
@@ -70,7 +71,7 @@ impl Welcome {
         self.strangers.clear();
     }
 
-    /// What was a stranger may be another process by now.
+    /// Begins a new tick: a stranger's number may be another process's by now.
     pub(super) fn tick(&mut self) {
         self.tick += 1;
         if self.strangers.len() > MOST_STRANGERS {
@@ -105,7 +106,7 @@ impl Welcome {
         self.tracked.as_ref().is_some_and(|tracked| tracked.has(pid.cast_unsigned()))
     }
 
-    /// A descendant that found no room in the kernel side's tables, or of an agent without one.
+    /// Looks for a descendant without room in the kernel side's tables, or of an agent without a kernel side.
     fn climb(&self, pid: i32, uid: u32, program: Program) -> Peer {
         let Some(mut here) = stat(pid) else {
             return if uid == self.uid { Peer::Gone } else { Peer::Stranger };
@@ -126,8 +127,9 @@ impl Welcome {
     }
 }
 
-/// Without a kernel side nobody knows whose child this was: what began after the program and belongs to a process that takes in
-/// others. That it is of the same user is the caller's to ask: such a one could look into the program anyway.
+/// Whether an orphan may be the program's: it began after the program and was adopted. Without a kernel side
+/// its parent is unknown. The caller checks that it is of the same user, which could look into the program
+/// anyway.
 fn is_left_behind(child: &Stat, program: Program) -> bool {
     program.born.is_some_and(|born| child.born >= born)
 }
@@ -181,7 +183,7 @@ mod tests {
         // Whatever user it has become.
         assert_eq!(welcome.is_for(program.pid(), 4711).peer, Peer::Observed);
         assert_eq!(welcome.is_for(other.pid(), own_uid()), Answer { peer: Peer::Stranger, cost: WALK });
-        // At once the second time, and asked anew in the next tick.
+        // From memory the second time, and with a new look in the next tick.
         assert_eq!(welcome.is_for(other.pid(), own_uid()), Answer { peer: Peer::Stranger, cost: 1 });
         welcome.tick();
         assert_eq!(welcome.is_for(other.pid(), own_uid()).cost, WALK);

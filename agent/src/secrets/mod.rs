@@ -1,8 +1,8 @@
-//! Command lines for people and files, without what is secret in them. Pure.
+//! Command lines for people and files, with their secrets masked. Pure.
 //!
-//! Yields the same words with [`MASK`] in place of passwords, tokens and keys: by the name of the option, the
-//! variable or the header that they belong to, by well-known shapes, and where a URL has them. In doubt it
-//! masks. It cannot know a secret that has neither a name nor a shape: for those there is `--no-args`.
+//! Yields the same words with [`MASK`] in place of passwords, tokens and keys: found by the name of their
+//! option, variable or header, by well-known shapes, and by their place in a URL. In doubt it masks. It
+//! cannot know a secret that has neither a name nor a shape: for those there is `--no-args`.
 
 mod names;
 mod programs;
@@ -20,45 +20,45 @@ use self::{
     urls::{bare, is_random},
 };
 
-/// Stands for a secret.
+/// Replacement for a secret.
 pub const MASK: &str = "***";
 
-/// A command line without its secrets.
+/// A command line with its secrets masked.
 pub fn masked<W: AsRef<str>>(words: &[W]) -> Vec<String> {
     let mut reader = Reader::default();
     words.iter().map(|word| reader.word(word.as_ref())).collect()
 }
 
-/// One text, the same: a path, a message, a URL.
+/// A path, a message or a URL, masked in the same way.
 pub fn masked_text(text: &str) -> String {
     Reader::default().text(text)
 }
 
-/// How much of a value is secret; later ones are more.
+/// The secret part of a value; later variants hide more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Secret {
     #[default]
     Nothing,
-    /// All, unless it is a number or a plain word: of `--tokens`.
+    /// The value of `--tokens`: all, unless it is a number or a plain word.
     Count,
-    /// All, unless it is a plain word or numbers of CPUs: of `--pin`.
+    /// The value of `--pin`: all, unless it is a plain word or numbers of CPUs.
     Pin,
-    /// All, unless it is a path, a number or a plain word: of `--key`.
+    /// The value of `--key`: all, unless it is a path, a number or a plain word.
     Opaque,
-    /// All, if it assigns something; else it is a file: of curl's `-b`.
+    /// The value of curl's `-b`: all, if it assigns something; otherwise it is a file.
     Pairs,
-    /// What follows this sign: of `--user`.
+    /// The value of `--user`: the part after this character.
     After(char),
-    /// What stands between a slash and the host: `scott/tiger@host`.
+    /// The part between a slash and the host: `scott/tiger@host`.
     AfterSlash,
     All,
 }
 
-/// What the words so far say about the next one.
+/// What the words so far tell about the next one.
 #[derive(Clone, Copy, Default)]
 struct Due {
     secret: Secret,
-    /// Only if a colon or an equals sign comes before it: a name stood alone.
+    /// Whether a colon or an equals sign must come before it: a name stood alone.
     assigned: bool,
 }
 
@@ -75,20 +75,20 @@ impl Due {
 #[derive(Default)]
 struct Reader {
     next: Due,
-    /// The last program that was named and has options of its own.
+    /// The last program named that has options of its own.
     program: Option<&'static Program>,
-    /// The command sets something: the value of a name that stands alone is the next word.
+    /// Whether the command sets something: the word after a name that stands alone is its value.
     sets: bool,
 }
 
 impl Reader {
-    /// A word as the program gets it: its value ends where the word does.
+    /// Masks a word as the program gets it: its value ends where the word does.
     fn word(&mut self, word: &str) -> String {
         let due = std::mem::take(&mut self.next);
         let whole = whole_assignment(word);
         let is_text = word.contains(is_break) && whole.is_none();
         if due.is_now() || (due.assigned && whole.is_none() && self.is_value(word)) {
-            // What it seems to say is heeded all the same: `--token --password abc`.
+            // Its apparent meaning counts all the same: `--token --password abc`.
             self.heed(word, due);
             return hide(due.secret, word);
         }
@@ -99,7 +99,7 @@ impl Reader {
         if is_text { self.text(word) } else { self.piece(word, due) }
     }
 
-    /// Many words in one, with quotes: a script, a header, JSON.
+    /// Masks many words in one, with quotes: a script, a header, JSON.
     fn text(&mut self, text: &str) -> String {
         let (mut out, mut rest) = (String::with_capacity(text.len()), text);
         while !rest.is_empty() {
@@ -124,7 +124,7 @@ impl Reader {
         out
     }
 
-    /// Something without blanks and quotes, or a quoted secret.
+    /// Masks a piece without blanks and quotes, or a quoted secret.
     fn piece(&mut self, piece: &str, due: Due) -> String {
         let is_value = due.assigned && self.is_value(piece);
         let known = self.joined(piece);
@@ -157,12 +157,12 @@ impl Reader {
         }
     }
 
-    /// Behind a name that stands alone: this is its value.
+    /// Whether this piece is the value of the name before it, which stood alone.
     fn is_value(&self, piece: &str) -> bool {
         self.sets && !piece.starts_with(['-', ':', '=']) && !SETTERS.contains(&piece)
     }
 
-    /// What this says about the next word.
+    /// Notes what this piece tells about the next word.
     fn heed(&mut self, piece: &str, due: Due) {
         let name = piece.rsplit('/').next().unwrap_or(piece);
         self.program = program(name).or(self.program);
@@ -199,12 +199,12 @@ impl Reader {
         if is_name { Due { secret, assigned: true } } else { Due::default() }
     }
 
-    /// The options of the program that was named.
+    /// Options of the last program named.
     fn known(&self) -> impl Iterator<Item = &'static Known> {
         self.program.iter().flat_map(|program| program.options)
     }
 
-    /// An option of the program with its value behind it.
+    /// An option of the program joined with its value.
     fn joined<'a>(&self, piece: &'a str) -> Option<(Secret, &'a str)> {
         self.known().filter(|known| known.value != Value::Next).find_map(|known| {
             let value = piece.strip_prefix(known.name)?;
@@ -227,7 +227,7 @@ fn is_assignment(c: char) -> bool {
     matches!(c, '=' | ':')
 }
 
-/// `--NAME=value`, `NAME=value` or `Name: value` from the word's begin, of a secret name. The value is all
+/// `--NAME=value`, `NAME=value` or `Name: value` at the start of a word, with a secret name. The value is all
 /// that follows.
 fn whole_assignment(word: &str) -> Option<(&str, Secret, &str)> {
     let at = word.find(is_assignment)?;
@@ -243,7 +243,8 @@ fn assignment(piece: &str) -> Option<(&str, Secret, &str)> {
         let secret = if sign == "(" { of_call(name) } else { of_name(name) };
         // `host:port`, `user:password` and clock times have colons, too.
         let secret = if sign == ":" && secret != Secret::All { Secret::Nothing } else { secret };
-        // Before the value is looked for: a row of equals signs would take its square of steps.
+        // Checked before the value is searched: otherwise steps grow with the square of a row of equals
+        // signs.
         if secret == Secret::Nothing {
             return None;
         }
@@ -278,7 +279,7 @@ fn hide(secret: Secret, value: &str) -> String {
     if is_all { MASK.to_owned() } else { bare(value) }
 }
 
-/// `scott/tiger@host`, and neither a path nor a script nor an option.
+/// Masks `scott/tiger@host`; neither a path nor a script nor an option.
 fn after_slash(value: &str) -> String {
     match value.split_once('/') {
         Some((user, rest)) if !user.is_empty() && !value.starts_with(['.', '@', '-']) && !rest.is_empty() => {
@@ -305,7 +306,7 @@ fn is_plain(value: &str) -> bool {
     PLAIN.contains(&value.trim_matches(is_sign).to_ascii_lowercase().as_str())
 }
 
-/// `tls.pem`, `/etc/key`: what Base64 may look like as well is none.
+/// Whether the value is a path, such as `tls.pem` or `/etc/key`; what may also be Base64 is not.
 fn is_path(value: &str) -> bool {
     let begins = ["/", "./", "../", "~", "file:"].iter().any(|begin| value.starts_with(begin));
     !value.ends_with('=') && (begins || (value.contains(['/', '.']) && !is_random(value)))

@@ -1,4 +1,4 @@
-//! What the name of an option, a variable or a header says about its value.
+//! How secret a value is, by the name of its option, variable or header.
 
 use super::{
     Secret,
@@ -10,12 +10,12 @@ use super::{
 pub(super) fn is_of_name(c: char) -> bool {
     #[cfg(test)]
     super::tests::step();
-    // The last ones are invisible, and come along when somebody copies from a page.
+    // The last ones are invisible, and get copied along from web pages.
     c.is_alphanumeric()
         || matches!(c, '-' | '_' | '.' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
 
-/// The name that a text ends with.
+/// The name at the end of a text.
 pub(super) fn name_at_end(text: &str) -> &str {
     let from = text
         .rfind(|c: char| !is_of_name(c))
@@ -23,7 +23,7 @@ pub(super) fn name_at_end(text: &str) -> &str {
     &text[from..]
 }
 
-/// How secret what belongs to this name is.
+/// How secret the value of this name is.
 pub(super) fn of_name(name: &str) -> Secret {
     let parts = parts(name);
     let Some(last) = parts.last() else { return Secret::Nothing };
@@ -38,13 +38,13 @@ pub(super) fn of_name(name: &str) -> Secret {
     if secret == Secret::Nothing { of_last(last, parts.len()) } else { secret }
 }
 
-/// The same, of a function that sets it: of `setPassword`, and not of `getPassword`.
+/// The same for a function that sets it: for `setPassword`, not for `getPassword`.
 pub(super) fn of_call(name: &str) -> Secret {
     let sets = parts(name).iter().any(|part| CALLS.contains(&part.as_str()));
     if sets { of_name(name) } else { Secret::Nothing }
 }
 
-/// A part of a name, wherever it stands.
+/// How secret one part of a name makes it, wherever it stands.
 fn of_part(before: &str, part: &str) -> Secret {
     let one = singular(part);
     if one == "token" && MODEL_TOKENS.contains(&before) {
@@ -73,11 +73,11 @@ fn of_part(before: &str, part: &str) -> Secret {
     }
 }
 
-/// The last part of so many.
+/// How secret the last of so many parts makes a name.
 fn of_last(last: &str, parts: usize) -> Secret {
     let one = singular(last);
     if last == "cookies" {
-        // As often a file of them.
+        // As often a file of cookies.
         return Secret::Opaque;
     }
     if LAST.contains(&last) || LAST.contains(&one) {
@@ -98,7 +98,7 @@ fn singular(part: &str) -> &str {
     part.strip_suffix('s').filter(|one| one.len() > 2 && !one.ends_with('s')).unwrap_or(part)
 }
 
-/// Lower-case parts of `db-password`, `DB_PASSWORD` and `dbPassword`, without digits at their ends: of
+/// Lower-case parts of `db-password`, `DB_PASSWORD` and `dbPassword`, without trailing digits as in
 /// `password2`.
 fn parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];

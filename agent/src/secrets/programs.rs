@@ -1,6 +1,6 @@
 //! Table: options of well-known programs that take a secret.
 //!
-//! They are too short or too common to be secret whatever the program: `-p` is a port as often.
+//! They are too short or too common to be secret for every program: `-p` is a port as often.
 
 use super::{
     Secret::{self, After, AfterSlash, All, Opaque, Pairs},
@@ -9,26 +9,26 @@ use super::{
 
 /// Programs with the same options.
 pub(super) struct Program {
-    /// With a star at its end only the begin of a name.
+    /// Names of programs; with a star at the end, a prefix.
     names: &'static [&'static str],
     pub(super) options: &'static [Known],
 }
 
 /// An option.
 pub(super) struct Known {
-    /// As it is written. An empty one stands for each word.
+    /// The option as it is written. An empty one stands for each word.
     pub(super) name: &'static str,
-    /// How much of its value is secret.
+    /// The secret part of its value.
     pub(super) secret: Secret,
     pub(super) value: Value,
 }
 
-/// Where an option's value stands.
+/// Place of an option's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value {
     Joined,
     Next,
-    /// Either.
+    /// Joined or next.
     Any,
 }
 

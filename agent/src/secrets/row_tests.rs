@@ -1,4 +1,4 @@
-//! A row for each way to give a secret, and for each harmless word that looks like one. `S3cr3tW0rd` is the
+//! One row for each way to give a secret, and for each harmless word that looks like one. `S3cr3tW0rd` is the
 //! secret.
 
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use rstest::rstest;
 
 use super::masked;
 
-/// A line as a shell splits it, for words without quotes.
+/// The masked line, split as a shell does for words without quotes.
 fn shown(line: &str) -> String {
     masked(&line.split(' ').collect::<Vec<_>>()).join(" ")
 }
@@ -150,14 +150,14 @@ fn what_is_no_secret_stays(#[case] line: &str) {
 }
 
 proptest! {
-    /// Whatever the password is made of.
+    /// Whatever the password consists of.
     #[test]
     fn a_password_before_a_host_never_stays(
         secret in "Q[!-~&&[^'\"`\\\\]]{4,20}Z",
         host in "[a-z]{1,8}\\.(com|local)|[a-z]{1,8}:[1-9][0-9]{1,3}|10\\.0\\.0\\.[0-9]",
         before in "|--proxy=|//|http_proxy=",
     ) {
-        // A URL in it has its own turn.
+        // A URL in it is masked on its own.
         prop_assume!(!secret.contains("//"));
         let line = shown(&format!("{before}me:{secret}@{host}"));
         prop_assert!(!line.contains(&secret), "{line}");

@@ -1,9 +1,10 @@
-//! What tells a secret on a command line: names of options and variables, shapes of tokens, programs with short options.
+//! Signs of secrets on a command line: names of options and variables, shapes of tokens, programs with short
+//! options.
 //!
-//! Data alone. Too much that is masked costs a reader a value; too little gives somebody's password away.
+//! Data alone. Masking too much costs a reader a value; masking too little gives somebody's password away.
 
-/// What an option of this name takes is secret if a part of the name ends so: `--db-password`, `PGPASSWORD`, `authToken`.
-/// Digits and the `s` of a plural may follow.
+/// The value of an option is secret if a part of its name ends so: `--db-password`, `PGPASSWORD`,
+/// `authToken`. Digits and the `s` of a plural may follow.
 pub(super) const ENDS: [&str; 19] = [
     "password",
     "passwd",
@@ -26,7 +27,7 @@ pub(super) const ENDS: [&str; 19] = [
     "connectionstring",
 ];
 
-/// The same, of a name's last part as a whole: each of them is also the end of harmless words.
+/// The same for the last part of a name as a whole: each of them also ends harmless words.
 pub(super) const LAST: [&str; 16] = [
     "passin",
     "passout",
@@ -46,7 +47,7 @@ pub(super) const LAST: [&str; 16] = [
     "masterauth",
 ];
 
-/// A name's last part that ends with `pass`, as `dbpass` and `storepass` do, and is harmless.
+/// Last parts of names that end with `pass`, as `dbpass` and `storepass` do, and are harmless.
 pub(super) const NO_PASSWORDS: [&str; 17] = [
     "allpass",
     "bandpass",
@@ -67,7 +68,7 @@ pub(super) const NO_PASSWORDS: [&str; 17] = [
     "twopass",
 ];
 
-/// Before `key`.
+/// Words before `key` that make it secret.
 pub(super) const KEYS: [&str; 34] = [
     "api",
     "access",
@@ -105,7 +106,7 @@ pub(super) const KEYS: [&str; 34] = [
     "wifi",
 ];
 
-/// Before `key`, whose value may as well be the path of a key: a path stays.
+/// Words before `key` whose value may as well be the path of a key: a path stays.
 pub(super) const KEYS_OR_PATHS: [&str; 16] = [
     "ssh",
     "tls",
@@ -125,7 +126,7 @@ pub(super) const KEYS_OR_PATHS: [&str; 16] = [
     "ca",
 ];
 
-/// Where a name ends so, its value says where or how, and not what.
+/// Name endings whose value says where or how, not what.
 pub(super) const NO_VALUES: [&str; 29] = [
     "file",
     "path",
@@ -158,33 +159,33 @@ pub(super) const NO_VALUES: [&str; 29] = [
     "expiry",
 ];
 
-/// Before `token`: those of language models.
+/// Words before `token` that mean tokens of language models.
 pub(super) const MODEL_TOKENS: [&str; 14] = [
     "eos", "bos", "pad", "unk", "sep", "cls", "mask", "stop", "special", "per", "image", "next", "first",
     "each",
 ];
 
-/// Before `tokens`: how many.
+/// Words before `tokens` that make it a count.
 pub(super) const TOKEN_COUNTS: [&str; 5] = ["max", "min", "num", "add", "added"];
 
-/// Values that are nobody's secret.
+/// Values that are no secrets.
 pub(super) const PLAIN: [&str; 12] =
     ["true", "false", "on", "off", "yes", "no", "none", "null", "auto", "always", "never", "default"];
 
-/// In a command with such a word, what follows the bare name of a secret is its value: `config set password
+/// Words of a command in which the word after the bare name of a secret is its value: `config set password
 /// abc`.
 pub(super) const SETTERS: [&str; 6] = ["set", "setx", "--set", "config", "configure", "put"];
 
-/// In a function's name: `setPassword(abc)`.
+/// Parts of a function's name that set a value: `setPassword(abc)`.
 pub(super) const CALLS: [&str; 4] = ["set", "with", "use", "put"];
 
-/// `user:password` is what these take.
+/// Names of options that take `user:password`.
 pub(super) const USERS: [&str; 4] = ["user", "userpwd", "username", "login"];
 
-/// What follows one of these words, as in a header, is secret.
+/// Words before a secret, as in a header.
 pub(super) const SCHEMES: [&str; 6] = ["bearer", "basic", "digest", "negotiate", "apikey", "token"];
 
-/// Begins of well-known tokens, and how many more characters of letters, digits, `-`, `_` and `.` there are at least.
+/// Beginnings of well-known tokens, and the fewest characters that follow: letters, digits, `-`, `_` and `.`.
 pub(super) const SHAPES: [(&str, usize); 38] = [
     ("hf_", 16),
     ("ghp_", 16),
@@ -226,7 +227,7 @@ pub(super) const SHAPES: [(&str, usize); 38] = [
     ("tskey-", 10),
 ];
 
-/// Where a URL's path is the secret itself.
+/// URLs whose path is the secret itself.
 pub(super) const SECRET_PATHS: [&str; 8] = [
     "hooks.slack.com/services/",
     "hooks.slack.com/workflows/",
@@ -238,10 +239,10 @@ pub(super) const SECRET_PATHS: [&str; 8] = [
     "hooks.zapier.com/hooks/catch/",
 ];
 
-/// Before `user/password@host`.
+/// Prefixes of `user/password@host`.
 pub(super) const SLASHED: [&str; 3] = ["jdbc:oracle:thin:", "jdbc:oracle:oci:", "jdbc:oracle:oci8:"];
 
-/// Before a colon and in front of an `@`, and yet no user with a password.
+/// Words before a colon, in front of an `@`, that are no user with a password.
 pub(super) const NO_USERS: [&str; 31] = [
     "ssh",
     "tcp",
@@ -276,10 +277,10 @@ pub(super) const NO_USERS: [&str; 31] = [
     "oci8",
 ];
 
-/// Behind an `@`, and yet no host: digests, versions and kinds of packages.
+/// Words after an `@` that are no hosts: digests, versions and kinds of packages.
 pub(super) const NO_HOSTS: [&str; 11] =
     ["sha1", "sha224", "sha256", "sha384", "sha512", "md5", "blake3", "latest", "aar", "jar", "pom"];
 
-/// A name with one of these at its end is a host's, and no file's.
+/// Endings of a host's name that files do not have.
 pub(super) const HOSTS: [&str; 12] =
     ["com", "net", "org", "io", "dev", "app", "cloud", "local", "localhost", "internal", "lan", "svc"];

@@ -157,7 +157,7 @@ fn named() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// However it is written and whatever stands around it.
+    /// However the secret is written and whatever stands around it.
     #[test]
     fn a_secret_with_a_name_never_stays(
         name in named(),
@@ -178,14 +178,14 @@ proptest! {
             8 => vec!["sh".to_owned(), "-c".to_owned(), format!("run --{name} {secret}")],
             _ => vec![format!("x://me:{secret}@host")],
         };
-        // A port, and not a password.
+        // A port, not a password.
         prop_assume!(form != 9 || !secret.contains("://"));
         let line: Vec<String> = before.into_iter().chain(words).chain(after).collect();
         let shown = masked(&line).join(" ");
         prop_assert!(!shown.contains(&secret), "{line:?} became {shown}");
     }
 
-    /// It says the same of what it said.
+    /// Masking a masked text changes nothing.
     #[test]
     fn any_words_keep_their_number(words in prop::collection::vec("\\PC{0,30}", 0..8)) {
         prop_assert_eq!(masked(&words).len(), words.len());

@@ -1,4 +1,4 @@
-//! Secrets without a name: in URLs, before hosts, and tokens that are known by their shape.
+//! Secrets without a name: in URLs, before hosts, and tokens known by their shape.
 
 use super::{
     MASK, after_slash,
@@ -6,16 +6,16 @@ use super::{
     tables::{HOSTS, NO_HOSTS, NO_USERS, SECRET_PATHS, SHAPES, SLASHED},
 };
 
-/// What has no secret name: URLs with passwords and well-known tokens are masked in it.
+/// Masks secrets without a name: passwords in URLs, and well-known tokens.
 pub(super) fn bare(text: &str) -> String {
     without_shapes(&without_paths(&without_users(&without_passwords(text))))
 }
 
-/// Signs that may stand before a further URL of a word. One behind any other sign is taken for a part of a
-/// password.
+/// Characters that may stand before a further URL of a word. A URL after any other character counts as part
+/// of a password.
 const BETWEEN_URLS: &str = ",;|/=?&()<>[]{}\"' \t\n";
 
-/// Each URL of a text by itself.
+/// Masks each URL of a text by itself.
 fn without_passwords(text: &str) -> String {
     let (mut out, mut rest, mut from) = (String::with_capacity(text.len()), text, 0);
     while let Some(at) = rest[from..].find("://").map(|at| from + at) {
@@ -35,7 +35,8 @@ fn without_passwords(text: &str) -> String {
     out + &without_password(rest)
 }
 
-/// `scheme://user:password@host`. The password ends at the last `@`, since people forget to encode theirs.
+/// Masks `scheme://user:password@host`. The password ends at the last `@`, since people forget to encode
+/// theirs.
 fn without_password(text: &str) -> String {
     let Some(at) = text.find("://") else { return text.to_owned() };
     let (scheme, rest) = text.split_at(at + 3);
@@ -49,7 +50,7 @@ fn without_password(text: &str) -> String {
     format!("{scheme}{}:{MASK}{}", &rest[..colon], &rest[host..])
 }
 
-/// `https://TOKEN@host`, which hosts of git take.
+/// Masks `https://TOKEN@host`, which git hosts accept.
 fn without_token(scheme: &str, rest: &str) -> String {
     let user = rest.find(['@', '/', '?', '#']).filter(|&at| rest[at..].starts_with('@'));
     match user {
@@ -58,7 +59,7 @@ fn without_token(scheme: &str, rest: &str) -> String {
     }
 }
 
-/// So long a run of letters with digits is no word.
+/// Whether a run of letters and digits is too long for a word.
 pub(super) fn is_random(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let digits = run.bytes().filter(u8::is_ascii_digit).count();
@@ -66,7 +67,7 @@ pub(super) fn is_random(text: &str) -> bool {
     })
 }
 
-/// `user:password@host` without a scheme, and `user/password@host` where only that is meant.
+/// Masks `user:password@host` without a scheme, and `user/password@host` where only that is meant.
 fn without_users(text: &str) -> String {
     if let Some((at, before)) = SLASHED.iter().find_map(|before| Some((text.find(before)?, before))) {
         let (before, value) = text.split_at(at + before.len());
@@ -74,13 +75,13 @@ fn without_users(text: &str) -> String {
     }
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     let behind = text.rfind('@').map_or(text.len(), |at| text.len() - at);
-    // Each takes as many steps as there are signs left.
+    // Each takes as many steps as there are characters left.
     let mut tries = 8_u32;
     while rest.len() > behind
         && let Some(colon) = colon_of_user(rest)
     {
         let password = &rest[colon + 1..];
-        // A URL has had its turn.
+        // URLs are masked already.
         let scheme =
             password.find("://").map_or(password.len(), |at| at - name_at_end(&password[..at]).len());
         let end = end_of_password(&rest[..colon], &password[..scheme]);
@@ -100,7 +101,7 @@ fn without_users(text: &str) -> String {
     out + rest
 }
 
-/// Where the host begins, with its `@`: at the last one, as in a URL.
+/// Index of the host, with its `@`: the last one, as in a URL.
 fn end_of_password(before: &str, password: &str) -> Option<usize> {
     let user = name_at_end(before);
     let is_url = before[..before.len() - user.len()].ends_with("//");
@@ -116,7 +117,7 @@ fn end_of_password(before: &str, password: &str) -> Option<usize> {
     })
 }
 
-/// The first colon that may stand between a user and a password.
+/// The first colon that may separate a user and a password.
 fn colon_of_user(text: &str) -> Option<usize> {
     text.match_indices(':').map(|(at, _)| at).find(|&at| {
         let (user, after) = (name_at_end(&text[..at]), &text[at + 1..]);
@@ -144,7 +145,7 @@ fn host(text: &str) -> Host {
     let end = text.find(|c: char| !is_of_name(c)).unwrap_or(text.len());
     let (name, after) = text.split_at(end);
     if name.is_empty() {
-        // An address of IPv6, a variable, or none: Go's drivers take `user:password@/database`.
+        // An IPv6 address, a variable, or none: Go's drivers take `user:password@/database`.
         return if text.starts_with(['[', '$', '{', '<', '(', '/']) { Host::Perhaps } else { Host::No };
     }
     let first = name.trim_start_matches('v').split('.').next().unwrap_or_default();
@@ -159,7 +160,7 @@ fn host(text: &str) -> Host {
     if has_port || is_address || is_known { Host::Sure } else { Host::Perhaps }
 }
 
-/// URLs whose path is a secret, from there to the end.
+/// Masks the path of URLs whose path is a secret, from there to the end.
 fn without_paths(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let ends = SECRET_PATHS.iter().filter_map(|path| Some(lower.find(path)? + path.len()));
@@ -169,10 +170,11 @@ fn without_paths(text: &str) -> String {
     }
 }
 
-/// Tokens that are known by how they begin.
+/// Masks tokens known by how they begin.
 fn without_shapes(text: &str) -> String {
     let (mut out, mut rest, mut at_begin) = (String::with_capacity(text.len()), text, true);
-    // Bytes up to the end of the name. They are counted once, or a long name would take its square of steps.
+    // Bytes up to the end of the name. They are counted once: otherwise the steps would grow with the square
+    // of its length.
     let mut run = 0;
     while let Some(c) = rest.chars().next() {
         if run == 0 {

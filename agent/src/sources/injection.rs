@@ -17,10 +17,10 @@ pub(super) fn file() -> io::Result<Unpacked> {
     Ok(Unpacked { path: NAME.into(), bytes: carried::injection()?.into(), is_library: true })
 }
 
-/// The variable by which an interface is told its tool.
+/// The variable that names an interface's tool.
 ///
 /// # Errors
-/// It names another one; an empty value names none.
+/// It names another tool; an empty value names none.
 pub(super) fn variable(
     name: &'static str,
     folder: &Path,

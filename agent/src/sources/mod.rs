@@ -1,9 +1,8 @@
-//! Sources: where phases come from. One room each, with what it puts beside a program that is started and
-//! what it cannot do.
+//! Sources of phases: a module for each, with the files it puts beside a program that is started, and its
+//! limits.
 //!
-//! All sources end in edges, so that nothing downstream knows more of a phase than which source it is of. A
-//! source knows the contract of edges and nothing of what becomes of them. What the kernel side does for a
-//! source is attached elsewhere.
+//! All sources yield edges, so that nothing downstream knows more of a phase than its source. A source knows
+//! the contract of edges, not their use. Its kernel side is attached elsewhere.
 
 pub mod function;
 mod injection;
@@ -24,26 +23,26 @@ pub use self::report::{Report, possible, report};
 /// A file that a program loads, unpacked into a folder that nobody else can list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpacked {
-    /// Below that folder.
+    /// Path below that folder.
     pub path: Cow<'static, str>,
-    /// What is in it.
+    /// Content.
     pub bytes: Cow<'static, [u8]>,
-    /// It is code that a loader maps.
+    /// Whether it is code that a loader maps.
     pub is_library: bool,
 }
 
 /// A variable of a program's environment.
 pub type Variable = (&'static str, OsString);
 
-/// What the program's environment would be without the agent.
+/// The program's environment without the agent.
 pub type Inherited<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// A source, as far as it concerns a program that is started.
 pub trait Source: std::fmt::Debug + Send {
-    /// Which.
+    /// Kind of the source.
     fn kind(&self) -> Kind;
 
-    /// What the program must find.
+    /// Files that the program must find.
     ///
     /// # Errors
     /// The agent's binary is damaged.
@@ -56,15 +55,14 @@ pub trait Source: std::fmt::Debug + Send {
     fn environment(&self, folder: &Path, inherited: Inherited<'_>) -> Result<Vec<Variable>, String>;
 }
 
-/// What a person may say about the sources of a program that is started.
+/// The user's choice of sources for a program that is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wishes {
-    /// Sources beside the marker, each perhaps with a word of its own behind a colon; none: all that there
-    /// are.
+    /// Sources beside the marker, each perhaps with a detail after a colon; none: all.
     pub sources: Option<Vec<Wish>>,
     /// Functions of the program that are phases, `module:function`.
     pub marked: Vec<String>,
-    /// Requests bear the templates of their routes.
+    /// Whether requests are named by the templates of their routes.
     pub routes: bool,
 }
 
@@ -74,26 +72,25 @@ impl Default for Wishes {
     }
 }
 
-/// One source that is asked for.
+/// One source that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// Which.
+    /// Kind of the source.
     pub kind: Kind,
-    /// What stands behind the colon.
+    /// Detail after the colon.
     pub detail: Option<String>,
 }
 
 /// Sources that can be switched on for a program that is started.
 pub const SWITCHED: [Kind; 4] = [Kind::Python, Kind::Otel, Kind::Nvtx, Kind::Itt];
 
-/// The one that is on only where somebody asks for it: what it tells of is inside of libraries, hundreds of
-/// phases of a request.
+/// The source that is on only if asked for: it shows the inside of libraries, hundreds of phases per request.
 const ASKED_FOR: Kind = Kind::Itt;
 
 /// Reads one word of `--sources`; none for `none`.
 ///
 /// # Errors
-/// There is no such source, for people.
+/// There is no such source; the text is for people.
 pub fn wish(word: &str) -> Result<Option<Wish>, String> {
     let (name, detail) = word.split_once(':').map_or((word, None), |(name, detail)| (name, Some(detail)));
     if word == "none" {
@@ -105,7 +102,7 @@ pub fn wish(word: &str) -> Result<Option<Wish>, String> {
     Ok(Some(Wish { kind, detail: detail.map(str::to_owned) }))
 }
 
-/// The sources of a run, and what each of them may do.
+/// The sources of a run, and what each may do.
 #[derive(Debug, Default)]
 pub struct Selected {
     is_started: bool,
@@ -114,7 +111,7 @@ pub struct Selected {
 }
 
 impl Selected {
-    /// For a program that is started.
+    /// Sources for a program that is started.
     pub fn for_program(wishes: &Wishes) -> Self {
         let mut selected = Self { is_started: true, on: vec![Box::new(marker::Marker)], off: Vec::new() };
         for kind in SWITCHED {
@@ -129,24 +126,24 @@ impl Selected {
         selected
     }
 
-    /// For programs that run already: nothing can be put beside them.
+    /// Sources for running programs: no files can be put beside them.
     pub fn for_attached() -> Self {
         let why = "only under `guestscope run`".to_owned();
         let off = SWITCHED.into_iter().map(|kind| (kind, why.clone())).collect();
         Self { is_started: false, on: vec![Box::new(marker::Marker)], off }
     }
 
-    /// A program was started with them.
+    /// Whether a program was started with them.
     pub fn is_for_a_program(&self) -> bool {
         self.is_started
     }
 
-    /// Those that are on.
+    /// Sources that are on.
     pub fn on(&self) -> impl Iterator<Item = Kind> + '_ {
         self.on.iter().map(|source| source.kind())
     }
 
-    /// All that must be unpacked.
+    /// All files to be unpacked.
     ///
     /// # Errors
     /// The agent's binary is damaged.
@@ -154,7 +151,7 @@ impl Selected {
         let mut files: Vec<Unpacked> = Vec::new();
         for source in &self.on {
             for file in source.files()? {
-                // Two sources may share one.
+                // Two sources may share a file.
                 if files.iter().all(|other| other.path != file.path) {
                     files.push(file);
                 }
@@ -163,7 +160,7 @@ impl Selected {
         Ok(files)
     }
 
-    /// The variables of those that can be on. The others are off from now on.
+    /// Variables of the sources that can be on. The others are off from now on.
     pub fn environment(&mut self, folder: &Path, inherited: Inherited<'_>) -> Vec<Variable> {
         let mut variables = Vec::new();
         let off = &mut self.off;
@@ -181,7 +178,7 @@ impl Selected {
     }
 }
 
-/// The room of a source that can be switched on.
+/// The source of this kind, if it can be switched on.
 fn switched(kind: Kind, wishes: &Wishes) -> Option<Box<dyn Source>> {
     match kind {
         Kind::Python => Some(Box::new(python::Python::new(wishes))),

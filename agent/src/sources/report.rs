@@ -1,4 +1,4 @@
-//! What came of each source of a run.
+//! Results of each source of a run.
 
 use std::path::Path;
 
@@ -10,29 +10,29 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// A source, and what came of it.
+/// A source, and its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Which.
+    /// Kind of the source.
     pub kind: Kind,
     /// Why it was off; none if it could make phases.
     pub off: Option<String>,
-    /// Its requests and phases.
+    /// Requests and phases of this source.
     pub made: Made,
-    /// What it said that it found.
+    /// Messages on what it found.
     pub found: Vec<Untrusted>,
-    /// What it said that it could not do, and why.
+    /// Messages on what it could not do, and why.
     pub missed: Vec<Untrusted>,
 }
 
-/// What a program that would be started in this environment could have.
+/// Sources that a program started in this environment could have.
 pub fn possible(inherited: Inherited<'_>) -> Vec<Report> {
     let mut selected = Selected::for_program(&Wishes::default());
     selected.environment(Path::new("/"), inherited);
     report(&selected, &Sources::default())
 }
 
-/// One for each source that was on, that was left out, or of which something came all the same.
+/// Reports on each source that was on, was left out, or yielded something all the same.
 pub fn report(selected: &Selected, sources: &Sources) -> Vec<Report> {
     let mut reports: Vec<Report> = Vec::with_capacity(SOURCES);
     for kind in Kind::ALL {

@@ -1,4 +1,4 @@
-//! Which sources a run has, what they put beside a program, what is said of them.
+//! Sources of a run, the files they put beside a program, and the messages about them.
 
 use std::{ffi::OsString, path::Path};
 

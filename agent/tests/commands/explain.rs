@@ -1,5 +1,5 @@
-//! `guestscope explain`: folders that are none, are damaged, are of a later format, are being written, are empty; requests that
-//! are not there.
+//! `guestscope explain`: folders that are none, are damaged, are of a later format, are being written, are
+//! empty; requests that are not there.
 
 use std::{fs, path::Path, process::Command};
 

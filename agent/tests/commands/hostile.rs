@@ -1,4 +1,5 @@
-//! A folder whose every text gives orders to a terminal, through every command: none of them reaches a reader.
+//! A folder whose every text gives orders to a terminal, through every command: none of them reaches a
+//! reader.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,5 @@
-//! Commands that read run folders, as they are typed. No root and no kernel: folders are written by the library.
+//! Commands that read run folders, as they are typed. No root and no kernel: folders are written by the
+//! library.
 #![expect(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod explain;
@@ -116,7 +117,7 @@ fn agent(command: &str, folder: &Path, more: &[&str]) -> Output {
     for name in ["COLUMNS", "LANG", "LC_ALL", "LC_CTYPE"] {
         agent.env_remove(name);
     }
-    // A collector of whoever runs the tests is not meant.
+    // A collector of the user who runs the tests is not meant.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
         agent.env_remove(name);
     }
@@ -125,7 +126,7 @@ fn agent(command: &str, folder: &Path, more: &[&str]) -> Output {
     agent.output().unwrap()
 }
 
-/// What it says on this code, the folder's place cut out.
+/// Its output with this exit code, the folder's path cut out.
 fn said(command: &str, folder: &Path, more: &[&str], code: i32) -> String {
     let output = agent(command, folder, more);
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -136,7 +137,7 @@ fn said(command: &str, folder: &Path, more: &[&str], code: i32) -> String {
     said.replace(&parent, "RUNS")
 }
 
-/// What `explain` says.
+/// Output of `explain`.
 fn explain(folder: &Path, more: &[&str], code: i32) -> String {
     said("explain", folder, more, code)
 }

@@ -30,7 +30,7 @@ pub(crate) enum Answer {
     Reject(i64),
 }
 
-/// What it has heard.
+/// Requests that it received.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// Batches that were taken, in full or but for a few spans.
@@ -41,7 +41,7 @@ pub(crate) struct Heard {
     pub(crate) tenant: Option<String>,
 }
 
-/// Where it listens.
+/// A running collector, by its address.
 pub(crate) struct Receiver {
     pub(crate) endpoint: String,
     pub(crate) heard: Arc<Mutex<Heard>>,

@@ -13,7 +13,8 @@ use super::{
 /// What each span says, by its trace and its number.
 type Spans = BTreeMap<(Vec<u8>, Vec<u8>), String>;
 
-/// How many there are, and by trace and number: the resource and all that a span says, in an order of their own.
+/// How many there are, and by trace and number: the resource and all that a span says, in an order of their
+/// own.
 fn spans<'a>(batches: impl IntoIterator<Item = &'a TracesData>) -> (usize, Spans) {
     let (mut count, mut all) = (0, Spans::new());
     for of in batches.into_iter().flat_map(|batch| &batch.resource_spans) {

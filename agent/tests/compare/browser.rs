@@ -61,7 +61,7 @@ impl Browser {
         let id = child.id();
         thread::spawn(move || {
             thread::sleep(LIMIT);
-            // Its pipes end with it, and so does whoever waits for them.
+            // Its pipes end with it, and so do threads that wait for them.
             let _ = nix::sys::signal::kill(
                 nix::unistd::Pid::from_raw(id as i32),
                 nix::sys::signal::Signal::SIGKILL,

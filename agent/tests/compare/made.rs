@@ -1,4 +1,5 @@
-//! Run folders of known content: requests of three phases, drawn with a seed, on platforms that differ in a known way.
+//! Run folders of known content: requests of three phases, drawn with a seed, on platforms that differ in a
+//! known way.
 
 use std::path::{Path, PathBuf};
 
@@ -8,32 +9,32 @@ use guestscope::{
 };
 use guestscope_ebpf::{Account, Source};
 
-/// A platform and what its requests are like.
+/// A platform and its kind of requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
-    /// Of the manifest.
+    /// Scenario, in the manifest.
     pub(crate) scenario: &'static str,
-    /// Of the manifest.
+    /// Name of the run, in the manifest.
     pub(crate) name: &'static str,
-    /// Of the manifest.
+    /// Fidelity, in the manifest.
     pub(crate) fidelity: &'static str,
-    /// Of the manifest.
+    /// Hypervisor, in the manifest.
     pub(crate) hypervisor: &'static str,
-    /// Of the workload; none leaves it out.
+    /// Hash of the work, in the workload; none leaves it out.
     pub(crate) work_hash: Option<&'static str>,
-    /// In each run.
+    /// Requests of each run.
     pub(crate) requests: u64,
-    /// Inference takes so long on a CPU, ns.
+    /// Time of an inference on a CPU, ns.
     pub(crate) cpu_ns: u64,
-    /// And waits so long in the run queue, ns.
+    /// Time of an inference in the run queue, ns.
     pub(crate) runq_ns: u64,
-    /// Every tenth request is throttled for so long, ns.
+    /// Throttled time of every tenth request, ns.
     pub(crate) throttled_ns: u64,
-    /// The first third of a run takes half as long again.
+    /// Whether the first third of a run takes half as long again.
     pub(crate) warms_up: bool,
     /// Long waits of each request, which are in none of its accounts.
     pub(crate) waits: u64,
-    /// The program was seen to end.
+    /// Whether the program was seen to end.
     pub(crate) ends: bool,
 }
 
@@ -109,8 +110,8 @@ impl Made {
         closed.path
     }
 
-    /// One after the other in a request's inference, each half as long as the time to the next: in the run queue, for a lock
-    /// and for a disk in turn, of its own thread and of a helper.
+    /// One after the other in a request's inference, each half as long as the time to the next: in the run
+    /// queue, for a lock and for a disk in turn, of its own thread and of a helper.
     fn waits_of(&self, request: &Request) -> Vec<Wait> {
         const ACCOUNTS: [Account; 3] = [Account::Runq, Account::Lock, Account::BlockIo];
         let inference = &request.phases[2];

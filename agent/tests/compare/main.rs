@@ -1,5 +1,5 @@
-//! `guestscope compare` as its users meet it: folders of known content in, texts, JSON and exit codes out. Runs the program
-//! itself, needs neither root nor a kernel.
+//! `guestscope compare` as its users meet it: folders of known content in, texts, JSON and exit codes out.
+//! Runs the program itself, needs neither root nor a kernel.
 #![expect(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod browser;
@@ -110,7 +110,8 @@ fn a_difference_of_the_slowest_is_explained_by_the_slowest() {
     insta::assert_snapshot!(text(guestscope(directory.path(), &[".", "--margin", "mean=4%,p50=12%"]), 0));
 }
 
-/// Too large for percents, and of platforms that get faster while they run: that stands in the way of a verdict.
+/// Too large for percents, and of platforms that get faster while they run: that stands in the way of a
+/// verdict.
 #[test]
 fn large_ratios_are_times_and_a_drift_says_what_to_do() {
     let far = Made { scenario: SLOW, cpu_ns: 2_500_000_000, ..Made::default() };
@@ -182,7 +183,8 @@ fn directories_are_platforms_where_a_scenario_says_less() {
     assert!(said.contains(&format!("warning: {expected}")), "{said}");
 }
 
-/// A guest that a program executes: said right below the verdict, by the platform's label, and no study is quoted.
+/// A guest that a program executes: said right below the verdict, by the platform's label, and no study is
+/// quoted.
 #[test]
 fn what_is_emulated_gets_no_advice() {
     let directory = tempfile::tempdir().unwrap();

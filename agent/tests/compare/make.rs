@@ -1,5 +1,5 @@
-//! For measuring: `made_folders DIR RUNS REQUESTS` makes run folders to compare, half of them of a slower platform;
-//! `made_folders --open PAGE` opens a report in a browser and prints, as JSON, what that took.
+//! For measuring: `made_folders DIR RUNS REQUESTS` makes run folders to compare, half of them of a slower
+//! platform; `made_folders --open PAGE` opens a report in a browser and prints, as JSON, what that took.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -42,8 +42,8 @@ fn make(directory: &str, runs: u64, requests: u64) {
     }
 }
 
-/// Opens a report where its charts begin. In ms after the navigation began: when first something was painted, when all of the
-/// page was loaded, and when after that its first charts were on the screen.
+/// Opens a report where its charts begin. In ms after the navigation began: when first something was painted,
+/// when all of the page was loaded, and when after that its first charts were on the screen.
 const OPENED: &str = "(async () => {
     const frame = () => new Promise(requestAnimationFrame);
     const paint = () => performance.getEntriesByName('first-contentful-paint')[0];

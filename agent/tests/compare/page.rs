@@ -17,7 +17,8 @@ use super::{
 /// In CSS pixels: a page of A4 without the margins that Chromium leaves.
 const PAPER: [u32; 2] = [718, 1_045];
 
-/// A dozen platforms, half of them emulated and a hundred times as slow, some with names that have no place to break.
+/// A dozen platforms, half of them emulated and a hundred times as slow, some with names that have no place
+/// to break.
 fn dozen() -> TempDir {
     const NAMES: [&str; 12] = [
         "machine-1-pinned",
@@ -81,7 +82,8 @@ fn it_opens_without_a_complaint_and_shows_the_numbers_of_the_json() {
     let row = |values: Vec<&Value>| vec![values.into_iter().map(|one| one.as_f64().unwrap()).collect()];
     let ratios = all(&json["platforms"][0]["metrics"]).iter().map(|one| &one["ratio"]["value"]).collect();
     assert_same(&row(all(&shown).iter().collect()), &row(ratios));
-    // Charts have their size and their inks: bars their causes' colours, and hatches that are as white as their class says.
+    // Charts have their size and their inks: bars their causes' colours, and hatches that are as white as
+    // their class says.
     let bars = browser.evaluate("[...document.querySelectorAll('figure rect')].filter(bar => bar.getAttribute('class').startsWith('fill-cause') && getComputedStyle(bar).fill !== 'rgb(0, 0, 0)' && bar.getBoundingClientRect().width > 0).length");
     assert!(bars.as_u64().unwrap() > 10, "{bars}");
     let strokes = "[...document.querySelectorAll('figure .hatch, .legend .hatch')].map(path => getComputedStyle(path).stroke)";
@@ -181,7 +183,8 @@ fn paper_has_all_that_the_screen_shows() {
     browser.assert_quiet(&file);
 }
 
-/// Chromium prints fills by patterns as pictures, thousands of them: a report of 12 platforms became a PDF of 196 MB.
+/// Chromium prints fills by patterns as pictures, thousands of them: a report of 12 platforms became a PDF of
+/// 196 MB.
 #[test]
 fn charts_are_printed_as_lines_and_not_as_pictures() {
     let test = "charts_are_printed_as_lines_and_not_as_pictures";

@@ -1,4 +1,5 @@
-//! What there is nothing to compare in, or not all of it: a clear word, the folder by name, and the rest goes on.
+//! What there is nothing to compare in, or not all of it: a clear word, the folder by name, and the rest goes
+//! on.
 
 use std::{fs, path::Path, process::Command};
 
@@ -94,8 +95,8 @@ fn requests_that_nobody_made() {
     assert!(said.contains("\nerror: nothing to compare: no requests in ./2"), "{said}");
 }
 
-/// One run without requests, one that a crash left without a word of its work, and one that is there twice: they are
-/// named and left out, and the others are compared.
+/// One run without requests, one that a crash left without a word of its work, and one that is there twice:
+/// they are named and left out, and the others are compared.
 #[test]
 fn a_bad_run_is_no_reason_to_refuse_all() {
     let directory = folders(6, &[clean(), slow()]);
@@ -156,8 +157,8 @@ fn losses_without_end_are_told() {
     }
 }
 
-/// One run of a program that ended before its first request, and one that ended soon after it: the others are compared, by the
-/// metrics that they have requests enough for.
+/// One run of a program that ended before its first request, and one that ended soon after it: the others are
+/// compared, by the metrics that they have requests enough for.
 #[test]
 fn a_run_that_ended_early_is_named() {
     let many = |made: Made| Made { requests: 1_100, ..made };

@@ -157,7 +157,8 @@ fn names_are_text_and_nothing_else() {
     assert!(page.contains("&lt;script&gt;alert(1)"));
 }
 
-/// A report is of folders: what `compare` takes for traces is not offered, and refused with a word on what to do.
+/// A report is of folders: what `compare` takes for traces is not offered, and refused with a word on what to
+/// do.
 #[test]
 fn traces_are_no_part_of_it() {
     let said = |words: &[&str], code: i32| {
@@ -244,7 +245,7 @@ fn phases_without_a_visible_bar_are_named() {
     assert!(!short.contains("too short for bars") && short.contains(">postprocess</figcaption>"), "{short}");
 }
 
-/// Of many platforms the first sentence says what all their verdicts come to; a caveat that several share is there once.
+/// With many platforms the first sentence sums up their verdicts; a caveat that several share is there once.
 #[test]
 fn many_answers_begin_with_what_they_come_to() {
     let guest = |scenario| Made { scenario, hypervisor: "QEMU on TCG", ..slow() };

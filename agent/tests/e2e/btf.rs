@@ -1,5 +1,5 @@
-//! Kernels without BTF of their own: fidelity `raw` by a file, made from the running kernel's, which is hidden, and
-//! fidelity `tracepoint` without one.
+//! Kernels without BTF of their own: fidelity `raw` by a file, made from the running kernel's, which is
+//! hidden, and fidelity `tracepoint` without one.
 
 use guestscope::kernel::btf::KERNEL_BTF;
 use guestscope_ebpf::Account;
@@ -162,7 +162,7 @@ fn files_that_are_no_btf_of_this_kernel() {
 
     hint: `--btf` takes raw BTF of exactly the running kernel (`uname -r`), as `pahole --btf_encode_detached FILE vmlinux` writes it and https://github.com/aquasecurity/btfhub-archive has it
     ");
-    // Of a kernel in which two members have changed places.
+    // BTF of a kernel in which two members have changed places.
     let mut btf = std::fs::read(KERNEL_BTF).expect("this kernel has BTF");
     let [files, stack] = ["files", "stack"].map(|name| {
         let text = format!("\0{name}\0");

@@ -1,4 +1,5 @@
-//! A collector that is away, or dies in the middle: no span vanishes without a word, and the program does not notice.
+//! A collector that is away, or dies in the middle: no span vanishes without a word, and the program does not
+//! notice.
 
 use std::{net::TcpListener, path::Path};
 
@@ -15,7 +16,7 @@ use crate::{
 /// Waits are spans as well, and how many there are is the machine's doing: these tests count.
 const NO_WAITS: [&str; 2] = ["--wait-threshold", "off"];
 
-/// A port on which nobody listens.
+/// An address on which nobody listens.
 fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -80,7 +81,8 @@ fn absent_for_waits() {
     }
 }
 
-/// What the child's environment says is the program's own business: the agent's collector is not forced upon it.
+/// What the child's environment says is the program's own business: the agent's collector is not forced upon
+/// it.
 #[test]
 fn named_by_the_environment() {
     let Some(ground) = Ground::new("collector::named_by_the_environment") else { return };

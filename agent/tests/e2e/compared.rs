@@ -1,9 +1,9 @@
 //! One cause injected into one of two otherwise equal platforms: `compare` must rank it first, with its size.
 //!
-//! Runs of a program that is left in peace and of the same program with faults take turns. The truth is the injector's log:
-//! what it injected, per request, or how long each request took that was spared, by the program's own clock.
-//! GUESTSCOPE_REPETITIONS=20 makes so many such experiments, and as many of the program with itself; without it there is one of
-//! each kind, which is repeated where somebody else disturbed it.
+//! Runs of a program that is left in peace and of the same program with faults take turns. The truth is the
+//! injector's log: what it injected, per request, or how long each request took that was spared, by the
+//! program's own clock. GUESTSCOPE_REPETITIONS=20 makes so many such experiments, and as many of the program
+//! with itself; without it there is one of each kind, which is repeated where somebody else disturbed it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -26,14 +26,14 @@ use crate::{
 
 /// Runs of each side.
 const RUNS: u32 = 5;
-/// What a run has of the program: its requests, and the rounds of work in each. Rounds are the same work on both sides; a time
-/// would be measured anew by each.
+/// Size of a run: its requests, and the rounds of work in each. Rounds are the same work on
+/// both sides; a time would be measured anew by each.
 type Length = [&'static str; 2];
 /// Some 5 ms each, of which faults are injected into one in twelve.
 const FAULTS: Length = ["72", "2500000"];
 /// Some 0.1 ms each, and enough of them that every metric can be declared.
 const ALIKE: Length = ["10100", "50000"];
-/// Of what was injected.
+/// Relative error allowed of an injected size.
 const SHARE: f64 = 0.10;
 
 struct Experiment {
@@ -44,10 +44,10 @@ struct Experiment {
     options: &'static [&'static str],
 }
 
-/// What is run on one side.
+/// The runs of one side.
 #[derive(Clone, Copy)]
 struct Side<'a> {
-    /// By which command; by none if empty.
+    /// Command that starts the program; none if empty.
     through: &'a [&'a str],
     /// The arguments of `stall`.
     words: &'a [&'a str],
@@ -60,7 +60,8 @@ impl<'a> Side<'a> {
 }
 
 impl Experiment {
-    /// One run into the folder of its side; what was injected in it, ns. `words` without a fault leave it in peace.
+    /// One run into the folder of its side; what was injected in it, ns. `words` without a fault leave it in
+    /// peace.
     fn run(&self, side: &str, Side { through, words }: Side<'_>, seed: u32) -> u64 {
         let (log, runs) = (self.ground.path("truth.jsonl"), self.ground.path(side));
         let (seed, [requests, rounds]) = (seed.to_string(), self.length);
@@ -77,8 +78,9 @@ impl Experiment {
             let asleep_ns = || number("wall_ns").saturating_sub(number("cpu_ns") + number("run_delay_ns"));
             match line["kind"].as_str() {
                 Some("disk") => asleep_ns(),
-                // Its work is the same each time and it never sleeps: what a request takes longer, it was without a CPU. The
-                // kernel's figure beside it is of more than the request, by the time that reading it takes.
+                // Its work is the same each time and it never sleeps: what a request takes longer, it was
+                // without a CPU. The kernel's figure beside it is of more than the request, by the time that
+                // reading it takes.
                 Some("spared") => number("wall_ns"),
                 Some(_) | None => number("ns"),
             }
@@ -239,20 +241,21 @@ fn a_platform_does_not_differ_from_itself() {
         "compare: the same with itself     10 metrics, called different {different}, by more than twice the margin {far} of \
          {experiments}"
     ));
-    // Chance calls one experiment in 20 different: of two experiments one in ten times, and both in one of 400.
+    // Chance calls one experiment in 20 different: of two experiments one in ten times, and both in one of
+    // 400.
     let most = (experiments * 3 / 20).max(1);
     assert!(different <= most, "{different} of {experiments}");
     assert!(far == 0 || repetitions().is_none(), "{far} of {experiments}");
 }
 
-/// Ten of those that can be declared.
+/// Ten of the metrics that can be declared.
 const METRICS: [&str; 2] = ["--metric", "mean,throughput,p10,p50,p75,p90,p95,p97,p99,p99.9"];
 
 fn is_called_different(metric: &Value) -> bool {
     ["slower", "faster"].iter().any(|verdict| metric["verdict"] == *verdict)
 }
 
-/// By more than twice what was declared to matter.
+/// Whether a metric differs by more than twice the margin.
 fn is_far(metric: &Value) -> bool {
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let (ratio, margin) = (number(&metric["ratio"]["value"]), number(&metric["margin"]));

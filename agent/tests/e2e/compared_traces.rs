@@ -12,8 +12,8 @@ use crate::{
 const RUNS: usize = 3;
 const REQUESTS: &str = "120";
 
-/// Sums of the same numbers in another order, and throughput from wall time, differ in their last digits; what is computed from
-/// them, a p-value above all, by more: 8e-8 of one was seen.
+/// Sums of the same numbers in another order, and throughput from wall time, differ in their last digits;
+/// what is computed from them, a p-value above all, by more: 8e-8 of one was seen.
 const SHARE: f64 = 1e-5;
 
 /// What both can know.

@@ -1,19 +1,20 @@
-//! How much of a request lies inside its phases: 99 % and more, of each, or the workload does something between them that nobody
-//! sees. Yields shares, and the requests of a name that have too little of it; whoever asks knows which phases there should be.
+//! How much of a request lies inside its phases: 99 % and more, of each, or the workload does something
+//! between them that nobody sees. Yields shares, and the requests of a name that have too little of it; the
+//! caller knows which phases there should be.
 
 use guestscope::phase::{Phase, PhaseKind, Request};
 use guestscope_ebpf::Account;
 
-/// Of a request's time.
+/// Least share of a request's time inside its phases.
 pub(crate) const LEAST: f64 = 0.99;
-/// How often a run may be disturbed: an interrupt between two phases of a short request is the machine's, and a gap of the
-/// program's own would be there every time.
+/// How often a run may be disturbed: an interrupt between two phases of a short request is the machine's, and
+/// a gap of the program's own would be there every time.
 pub(crate) const ATTEMPTS: u32 = 5;
-/// Of so many requests of a run one may be disturbed. What a program does between its phases it does in each.
+/// One in so many requests of a run may be disturbed. A program's own gap between phases would be in each.
 const DISTURBED: usize = 10;
 
-/// The share of a request that lies inside its outermost phases, without the time in which it waited for a CPU: that can come
-/// anywhere. The queue lies before the request, so that neither has it.
+/// The share of a request that lies inside its outermost phases, without the time in which it waited for a
+/// CPU: that can come anywhere. The queue lies before the request, so that neither has it.
 pub(crate) fn share(request: &Request) -> f64 {
     let own = |phase: &Phase| {
         let others = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Throttled);
@@ -24,7 +25,8 @@ pub(crate) fn share(request: &Request) -> f64 {
     inside as f64 / own(root).max(1) as f64
 }
 
-/// Whether its outermost phases follow each other without a gap, from its begin to its end, to the nanosecond.
+/// Whether its outermost phases follow each other without a gap, from its begin to its end, to the
+/// nanosecond.
 pub(crate) fn is_whole(request: &Request) -> bool {
     let root = request.root();
     let mut at_ns = root.start_ns;

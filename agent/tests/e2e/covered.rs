@@ -1,9 +1,10 @@
-//! Jobs that are no row of the workloads' list, under the agent: of several processes, in an open loop, from pictures on a disk,
-//! beside another job. Each of their requests lies inside its phases, as those of the rows do.
+//! Jobs that are no row of the workloads' list, under the agent: of several processes, in an open loop, from
+//! pictures on a disk, beside another job. Each of their requests lies inside its phases, as those of the
+//! rows do.
 //!
-//! Sizes are such that the shortest request takes milliseconds: an edge may take 5 us on a busy virtual machine, and what it takes
-//! before the begin of a phase is no part of it. One thread each: with more, libtorch's workers spin against whatever else
-//! runs here.
+//! Sizes are such that the shortest request takes milliseconds: an edge may take 5 us on a busy virtual
+//! machine, and what it takes before a phase begins is no part of it. One thread each: with more, libtorch's
+//! workers spin against whatever else runs here.
 
 use std::{
     collections::BTreeSet,
@@ -30,13 +31,14 @@ const QUEUE: &str = "queue";
 struct Group {
     name: &'static str,
     phases: &'static [&'static str],
-    /// How many there are; none where another job decides that by its end.
+    /// Their number; none where another job decides it by its end.
     count: Option<usize>,
     processes: usize,
 }
 
 impl Group {
-    /// What to say of those that came to their ends when too many of them have too little inside their phases.
+    /// What to say of those that came to their ends when too many of them have too little inside their
+    /// phases.
     fn poor(&self, seen: &Seen) -> Option<String> {
         let mut requests = seen.named(self.name);
         requests.retain(|request| request.root().ending == Ending::Ended);
@@ -115,7 +117,8 @@ fn a_job_of_several_processes(#[case] test: &str, #[case] more: &[&str]) {
     });
 }
 
-/// 400 arrivals a second, of which two workers can do half: what waits for its turn is in the queue, and the rest in phases.
+/// 400 arrivals a second, of which two workers can do half: what waits for its turn is in the queue, and the
+/// rest in phases.
 #[test]
 fn an_open_loop() {
     let test = "covered::an_open_loop";

@@ -54,7 +54,7 @@ fn lost_elsewhere(seen: &Seen) -> u64 {
     1 - seen.threads.len() as u64
 }
 
-/// Full from the begin: not even a manifest fits.
+/// Full from the start: not even a manifest fits.
 #[test]
 fn full_from_the_begin() {
     let test = "disk::full_from_the_begin";
@@ -87,7 +87,8 @@ fn the_folder_is_deleted_meanwhile() {
     fs::remove_dir_all(ground.path("runs")).expect("the folder is ours");
     let done = run.finish();
     assert!(ground.book().contains("done"));
-    // The program ended well, and that is what counts. What was open can still be summed up; that nothing could be kept is said.
+    // The program ended well, and that is what counts. What was open can still be summed up; that nothing
+    // could be kept is said.
     let done = done.expect(0);
     let summary = done.summary();
     assert_eq!(summary["requests"], 300, "{summary}");

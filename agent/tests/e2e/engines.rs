@@ -69,7 +69,7 @@ impl Drop for Container {
     }
 }
 
-/// By its name, by the begin of its number, by the begin of its name: each attaches to the program in it.
+/// By its name, or the beginning of its number or name: each attaches to the program in it.
 #[test]
 fn a_container_of_podman() {
     let test = "engines::a_container_of_podman";

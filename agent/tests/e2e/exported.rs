@@ -1,4 +1,5 @@
-//! `guestscope export` of a real run says what the live export of the same run said, span by span, and Jaeger takes it.
+//! `guestscope export` of a real run says what the live export of the same run said, span by span, and Jaeger
+//! takes it.
 
 use std::collections::BTreeMap;
 
@@ -67,8 +68,8 @@ fn told(span: &Span) -> String {
     )
 }
 
-/// The folder of a run without any export, sent to Jaeger afterwards: each span is there once, as the lines have it, and
-/// is found by what the whole run says of it.
+/// The folder of a run without any export, sent to Jaeger afterwards: each span is there once, as the lines
+/// have it, and is found by what the whole run says of it.
 #[test]
 fn a_folder_arrives_in_jaeger_and_is_found_by_its_causes() {
     let test = "exported::a_folder_arrives_in_jaeger_and_is_found_by_its_causes";

@@ -1,7 +1,7 @@
 //! What a run left on disk, read back by the agent's own reader, and what must hold for every run.
 //!
-//! Yields [`Seen`]. Reading checks the invariants: accounts add up, children lie in their parents, a request's rows
-//! stand together. It does not know what the program did.
+//! Yields [`Seen`]. Reading checks the invariants: accounts add up, children lie in their parents, a
+//! request's rows stand together. It does not know what the program did.
 
 use std::{
     collections::HashMap,

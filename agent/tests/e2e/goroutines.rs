@@ -63,7 +63,7 @@ fn a_goroutine_takes_its_phases_along(#[case] words: &[&str]) {
     let Some(program) = natives::go(test, &ground, "goroutines.go", words) else { return };
     let done = with(ground.run(), &PHASES).program(&program).finish().expect(0);
     assert_handles(&done, &said(&done.stdout));
-    // Of an odd number it is left by a panic.
+    // Calls with an odd number are left by a panic.
     let seen = done.seen();
     let endings = |name: &str, ending| {
         seen.named(name).iter().filter(|request| request.root().ending == ending).count()

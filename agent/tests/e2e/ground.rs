@@ -1,7 +1,7 @@
-//! What every test stands on: the agent's binary, a folder of its own, and words for what is missing here.
+//! Base of every test: the agent's binary, a folder of its own, and words for what is missing here.
 //!
-//! Yields [`Ground`], from which runs are started. A test whose need is absent says so and returns; it never fails for
-//! that. It starts nothing but `guestscope doctor`, once.
+//! Yields [`Ground`], from which runs are started. A test whose need is absent says so and returns; it never
+//! fails for that. It starts nothing but `guestscope doctor`, once.
 
 use std::{
     ffi::OsString,
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::running::Start;
 
-/// Nothing here takes longer.
+/// Longest time of anything here.
 pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
 /// The agent, or why no test can use it.
@@ -34,29 +34,31 @@ static AGENT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
     }
 });
 
-/// Set to something.
+/// The value of a variable, if it is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Says why a test had to be left out, in the form that the project's test verb counts; past libtest's capture.
+/// Says why a test had to be left out, in the form that the project's test verb counts; past libtest's
+/// capture.
 pub(crate) fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stdout(), "skipped: {name}: {reason}");
 }
 
-/// Where a test runs.
+/// Folder and agent of a test.
 pub(crate) struct Ground {
     agent: PathBuf,
     folder: TempDir,
 }
 
 impl Ground {
-    /// For the test of this name; none, with a word on stdout, where nothing can be observed.
+    /// Makes it for the test of this name; none, with a word on stdout, where nothing can be observed.
     pub(crate) fn new(test: &str) -> Option<Self> {
         Some(Self::with(AGENT.as_ref().map_err(|reason| skipped(test, reason)).ok()?.clone()))
     }
 
-    /// With this agent, whatever may be observed here: tests that ask for less than [`Self::new`] judge that themselves.
+    /// With this agent, whatever may be observed here: tests that ask for less than [`Self::new`] judge that
+    /// themselves.
     pub(crate) fn with(agent: PathBuf) -> Self {
         let folder = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a folder can be made");
         // Programs of other users shall find their way in.
@@ -74,7 +76,7 @@ impl Ground {
         &self.agent
     }
 
-    /// What the subject has noted so far.
+    /// The subject's notes so far.
     pub(crate) fn book(&self) -> String {
         std::fs::read_to_string(self.path("book")).unwrap_or_default()
     }

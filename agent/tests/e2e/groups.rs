@@ -9,15 +9,15 @@ use std::{
 
 use crate::ground::skipped;
 
-/// A group and what is made below it. Whoever still lives there is moved up before it goes.
+/// A group and what is made below it. Processes that still live there are moved up before it goes.
 pub(crate) struct Group {
     home: PathBuf,
     directory: PathBuf,
 }
 
 impl Group {
-    /// A group of this name with a number behind it, if names may be changed; else below one that has the number.
-    /// None, with a word on stdout, where groups cannot be made.
+    /// A group of this name with a number behind it, if names may be changed; else below one that has the
+    /// number. None, with a word on stdout, where groups cannot be made.
     pub(crate) fn new(test: &str, below: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
         let hierarchies = mounts.lines().filter_map(hierarchy).filter(|(at, ..)| !at.ends_with("/cpuset"));
@@ -59,7 +59,7 @@ impl Group {
         None
     }
 
-    /// Where it lies.
+    /// Its directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }

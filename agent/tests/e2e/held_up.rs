@@ -1,4 +1,4 @@
-//! Programs that make who observes them wait: the agent goes on, tells of it, and ends when it is told to.
+//! Programs that make their observer wait: the agent goes on, tells of it, and ends when it is told to.
 
 use std::{
     ffi::{CStr, OsStr, OsString},
@@ -57,7 +57,8 @@ fn a_program_in_front_of_the_terminal_stops_nobody() {
     assert_eq!(done.seen().requests.len(), 1);
 }
 
-/// Who has a file open for writing alone may have a lease on it (fcntl(2)): an exec of it waits for them.
+/// A process that alone has a file open for writing may hold a lease on it (fcntl(2)): an exec of it waits
+/// for that process.
 fn leased(path: &std::path::Path) -> File {
     const F_SETSIG: i32 = 10;
     let file = OpenOptions::new().write(true).open(path).expect("the folder is ours");

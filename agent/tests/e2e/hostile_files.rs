@@ -1,7 +1,8 @@
-//! Programs that attack the files of their own run: folder, streams, manifest, workload file. The agent is root, the program is
-//! the user who called sudo, or root as well.
+//! Programs that attack the files of their own run: folder, streams, manifest, workload file. The agent is
+//! root, the program is the user who called sudo, or root as well.
 //!
-//! Nothing of others may be read or changed, nothing may wait, and what was observed is kept and summed up all the same.
+//! Nothing of others may be read or changed, nothing may wait, and what was observed is kept and summed up
+//! all the same.
 
 use std::{
     fs,
@@ -27,7 +28,7 @@ fn sudo(start: Start) -> Start {
     start.environment("SUDO_UID", "65534").environment("SUDO_GID", "65534")
 }
 
-/// Where the user may make run folders, and write his book.
+/// Where the user may make run folders, and write the test's book.
 fn give(ground: &Ground) {
     fs::create_dir(ground.path("runs")).expect("the folder is ours");
     fs::write(ground.path("book"), "").expect("the folder is ours");

@@ -1,4 +1,5 @@
-//! Programs that mark without end: the agent takes no more memory than it says, ends, and says what it left out.
+//! Programs that mark without end: the agent takes no more memory than it says, ends, and says what it left
+//! out.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,8 @@ use crate::{
     running::{Done, Running},
 };
 
-/// The agent's largest resident set, KiB, beyond that of a run in which next to nothing is marked: 32 MB of phases, 16 MB on
-/// their way to the folder, and what a batch takes.
+/// The agent's largest resident set, KiB, beyond that of a run in which next to nothing is marked: 32 MB of
+/// phases, 16 MB on their way to the folder, and what a batch takes.
 const MOST_KIB: u64 = 64 << 10;
 
 fn largest_kib(run: &Running) -> Option<u64> {
@@ -21,7 +22,7 @@ fn largest_kib(run: &Running) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// To its end, with the largest resident set that was seen on the way.
+/// Runs it to its end; returns the largest resident set seen on the way too.
 fn watched(run: Running) -> (Done, u64) {
     let pid = run.pid();
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
@@ -113,7 +114,7 @@ fn a_second_sigterm_stops_observing_a_program_that_ignores_it(#[case] role: &[&s
     assert!(!seen.requests.is_empty(), "what was seen is kept");
 }
 
-/// Who presses Ctrl-C twice wants the program to end, and has a whole run if it does.
+/// A user who presses Ctrl-C twice wants the program to end, and gets a whole run if it does.
 #[test]
 fn a_run_is_closed_as_always_when_the_program_obeys_the_second_signal() {
     let test = "hostile_marks::a_run_is_closed_as_always_when_the_program_obeys_the_second_signal";
@@ -136,7 +137,8 @@ fn a_run_is_closed_as_always_when_the_program_obeys_the_second_signal() {
     assert!(text.contains("\"state\": \"closed\""), "{text}");
 }
 
-/// A collector that takes connections and never says a word holds up the end of a run. Who does not want to wait for that says so.
+/// A collector that takes connections and never says a word holds up the end of a run. A user who does not
+/// want to wait for that says so.
 #[test]
 fn a_signal_while_the_run_is_closed_ends_the_agent_and_keeps_what_was_seen() {
     let test = "hostile_marks::a_signal_while_the_run_is_closed_ends_the_agent_and_keeps_what_was_seen";

@@ -1,5 +1,6 @@
-//! Names that give orders to a terminal, of everything that others can name: an unobserved neighbour's thread, the program's
-//! file, phases and threads, its control group. None reaches a reader as it was; tables keep all of them exactly.
+//! Names that give orders to a terminal, of everything that others can name: an unobserved neighbour's
+//! thread, the program's file, phases and threads, its control group. None reaches a reader as it was; tables
+//! keep all of them exactly.
 
 use std::{
     collections::BTreeSet,

@@ -1,7 +1,8 @@
-//! Requests that take turns on threads: each is charged what it did itself, and what it waited for is nobody's time.
+//! Requests that take turns on threads: each is charged its own work, and its waits are
+//! nobody's time.
 //!
-//! The programs say what each request did, by the thread's CPU clock. The agent must find no less than that; and no
-//! more than a little, at least where nobody interrupted the program.
+//! The programs say what each request did, by the thread's CPU clock. The agent must find no less than that;
+//! and no more than a little, at least where nobody interrupted the program.
 
 use std::{path::Path, time::Duration};
 
@@ -19,7 +20,8 @@ const REQUESTS: u64 = 4;
 /// Two steps of CPU time per request; mixed up with a neighbour's, a phase is off by half of it or more.
 const WORK_MS: &str = "40";
 const AWAIT_MS: &str = "60";
-/// What interrupts, page faults and the marker itself may add to a phase on a busy machine: a quarter of a step.
+/// What interrupts, page faults and the marker itself may add to a phase on a busy machine: a quarter of a
+/// step.
 const MOST_EXTRA_NS: u64 = 10_000_000;
 /// The same, where nobody disturbed: beside 1 %, for the function's own entry and exit.
 const LEAST_EXTRA_NS: u64 = 100_000;
@@ -100,7 +102,7 @@ fn check_request(request: &Request, line: &Value) -> u64 {
     own_cpu(phase(request, "prepare")).saturating_sub(number(prepare, "busy_ns"))
 }
 
-/// Without what the hypervisor took meanwhile, which is no time of the program's CPU clock.
+/// CPU time without stolen time, which the program's CPU clock leaves out.
 fn own_cpu(phase: &Phase) -> u64 {
     cpu(phase).saturating_sub(phase.counts.steal_ns)
 }

@@ -1,7 +1,7 @@
 //! A real Jaeger, asked over its query API of version 3.
 //!
-//! Yields spans with their attributes and resource as it gives them back. It starts none: the addresses come from the
-//! environment, and services have names of their own per test, since one Jaeger serves all.
+//! Yields spans with their attributes and resource as it gives them back. It starts none: the addresses come
+//! from the environment, and services have names of their own per test, since one Jaeger serves all.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,14 @@ use crate::{
 /// Traces in an answer: more than any test sends.
 const MOST: u32 = 20_000;
 
-/// Where it is.
+/// A Jaeger's address.
 pub(crate) struct Jaeger {
     pub(crate) grpc: String,
     pub(crate) http: String,
     query: String,
 }
 
-/// A span as Jaeger has it.
+/// A span as Jaeger returns it.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) trace: String,
@@ -37,9 +37,9 @@ pub(crate) struct Span {
     pub(crate) end_ns: u64,
     pub(crate) attributes: BTreeMap<String, Value>,
     pub(crate) resource: BTreeMap<String, Value>,
-    /// The attributes of each.
+    /// Attributes of each event.
     pub(crate) events: Vec<BTreeMap<String, Value>>,
-    /// How many there were besides.
+    /// Number of further events.
     pub(crate) events_left_out: u64,
 }
 
@@ -78,7 +78,7 @@ impl Jaeger {
         })
     }
 
-    /// Where it is asked.
+    /// Address of its query API.
     pub(crate) fn query(&self) -> &str {
         &self.query
     }
@@ -168,7 +168,7 @@ fn list(value: &Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_default()
 }
 
-/// Out of an answer, which may be one JSON value or several.
+/// Spans of an answer, which may be one JSON value or several.
 fn spans(body: &str) -> Vec<Span> {
     let mut spans = Vec::new();
     for answer in serde_json::Deserializer::from_str(body).into_iter::<Value>() {

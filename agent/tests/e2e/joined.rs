@@ -1,6 +1,6 @@
-//! Training by three processes, each under an agent of its own: what the parameter server does for a step of a worker is in the
-//! trace of that step, below the phase that asked for it. Read from the three folders, which know nothing of each other, and from
-//! the lines that a collector would get.
+//! Training by three processes, each under an agent of its own: what the parameter server does for a step of
+//! a worker is in the trace of that step, below the phase that asked for it. Read from the three folders,
+//! which know nothing of each other, and from the lines that a collector would get.
 
 use std::{collections::HashMap, path::Path};
 

@@ -1,5 +1,5 @@
-//! An agent that is kept from running when a program's first mark waits for it: the program goes on after 2 s, and the summary
-//! says that its first edges were not seen.
+//! An agent that is kept from running when a program's first mark waits for it: the program goes on after 2
+//! s, and the summary says that its first edges were not seen.
 
 use std::fs;
 
@@ -27,7 +27,8 @@ fn check(done: &Done) {
     assert_eq!(losses.get("programs.unanswered"), Some(&1), "{losses:?}");
 }
 
-/// It has ended before the agent goes on: nothing at all was seen of its requests, and nothing else tells of them.
+/// It has ended before the agent goes on: nothing at all was seen of its requests, and nothing else tells of
+/// them.
 #[test]
 fn a_program_that_ends_unmet_is_counted() {
     let Some(ground) = Ground::new("late::a_program_that_ends_unmet_is_counted") else { return };

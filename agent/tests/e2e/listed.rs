@@ -1,5 +1,5 @@
-//! Every row of the workloads' own list under the agent, at smoke size: what the list promises of a row is what the folder
-//! holds. The rows come from the program, so that a new one is looked at without a word here.
+//! Every row of the workloads' own list under the agent, at smoke size: what the list promises of a row is
+//! what the folder holds. The rows come from the program, so that a new one is looked at without a word here.
 
 use std::{
     ffi::{CStr, OsStr, OsString},
@@ -23,9 +23,9 @@ use crate::{
     running::Done,
 };
 
-/// What a row needs beside `--smoke` to last seconds on one CPU, and its shortest request 10 ms: on a busy virtual machine an edge
-/// may take 5 us, and what it takes before the begin of a phase is no part of it. One thread: with more, libtorch's workers
-/// spin against whatever else runs here.
+/// What a row needs beside `--smoke` to last seconds on one CPU, and its shortest request 10 ms: on a busy
+/// virtual machine an edge may take 5 us, and what it takes before a phase begins is no part of it. One
+/// thread: with more, libtorch's workers spin against whatever else runs here.
 const EXTRAS: [(&str, &[&str]); 9] = [
     ("infer ic", &["--threads", "1"]),
     ("infer nlp", &["--threads", "1", "--scale", "0.1"]),
@@ -45,7 +45,7 @@ const LOAD: &str = "load";
 /// How flights that no earlier run has left in the cache are written first, as `h2o generate` does.
 const BLOCK: &str = "block";
 
-/// A row, as far as it matters here.
+/// A row of the list, as far as it matters here.
 struct Row {
     name: String,
     phases: Vec<String>,
@@ -152,8 +152,9 @@ fn observe(ground: &Ground, workloads: &OsStr, row: &Row) -> Done {
     start.finish()
 }
 
-/// A line to somebody who is asked to stop the machine for some time, as `stall pause` does, and says when it has passed. It stops
-/// nothing: here it matters what the agent sees of the row, and not of a pause. Ends when the program does.
+/// A line to somebody who is asked to stop the machine for some time, as `stall pause` does, and says when it
+/// has passed. It stops nothing: here it matters what the agent sees of the row, and not of a pause. Ends
+/// when the program does.
 fn stopper() -> OsString {
     let mut name = [0; 64];
     // SAFETY: a descriptor of our own, and a buffer as long as is said.
@@ -182,7 +183,8 @@ fn lacks(name: &str) -> Option<&'static str> {
     (has_one_cpu && TWO_CPUS.contains(&name)).then_some("one CPU only")
 }
 
-/// All that holds however busy the machine is; and the share of a request that lies inside its phases, of the one where it is least.
+/// All that holds however busy the machine is; and the share of a request that lies inside its phases, of the
+/// one where it is least.
 fn check(row: &Row, name: &str, done: &Done) -> f64 {
     let seen = done.seen();
     let line = done.stdout.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -78,8 +78,8 @@ fn ctrl_c_reaches_the_program_once() {
     }
     let [agent, runs, subject] =
         [ground.agent().to_owned(), ground.path("runs"), subject()].map(|path| path.display().to_string());
-    // A shell that waits for the agent gets the signal too and ends by it, whatever the agent returned: dash does, bash
-    // replaces itself by the last command of its own accord.
+    // A shell that waits for the agent gets the signal too and ends by it, whatever the agent returned: dash
+    // does, bash replaces itself by the last command of its own accord.
     let line = format!("exec {agent} run --output {runs} -- {subject} count-sigint");
     let (reader, mut writer) = std::io::pipe().expect("descriptors are free");
     let start = Start::new(&ground.path(""), "script".as_ref()).words(&["-qec", &line, "/dev/null"]);

@@ -1,8 +1,8 @@
-//! Whole runs of the static agent as root, judged by what they leave: folder, standard output, Jaeger, the program
-//! itself, the machine. Needs what `cargo xtask test` sets up; feature `e2e-tests`.
+//! Whole runs of the static agent as root, judged by what they leave: folder, standard output, Jaeger, the
+//! program itself, the machine. Needs what `cargo xtask test` sets up; feature `e2e-tests`.
 //!
-//! The programs under observation are the example `e2e_subject`, those of the marker's tests, Python scripts in
-//! tests/data/e2e and the workloads. No test knows how fast this machine is; every wait has an end.
+//! The programs under observation are the example `e2e_subject`, those of the marker's tests, Python scripts
+//! in tests/data/e2e and the workloads. No test knows how fast this machine is; every wait has an end.
 #![cfg(target_os = "linux")]
 
 mod attach;

@@ -1,6 +1,8 @@
-//! The main job: image classification under the agent, its traces in a real Jaeger, its folder read by other tools.
+//! The main job: image classification under the agent, its traces in a real Jaeger, its folder read by other
+//! tools.
 //!
-//! What is exported, kept and printed must be one and the same run, and every nanosecond of it must be somewhere.
+//! What is exported, kept and printed must be one and the same run, and every nanosecond of it must be
+//! somewhere.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -124,8 +126,9 @@ fn check_manifest(seen: &Seen, done: &Done, service: &str) {
     for key in ["name", "model", "work_hash", "output_hash"] {
         assert_eq!(workload[key], line[key], "{key}");
     }
-    // Of thousands of I/Os at once, as when 540 MB of libraries come from a disk, the ends of up to one in a hundred are not
-    // seen on 6.18 (`StaleIo`: 3 to 119 of 12,000; room is not what lacks, and no program was skipped by recursion).
+    // With thousands of I/Os at once, as when 540 MB of libraries come from a disk, up to one end in a
+    // hundred is not seen on 6.18 (`StaleIo`: 3 to 119 of 12,000; there is room, and no program was skipped
+    // by recursion).
     let lost = manifest.health.losses.iter().filter(|(name, _)| *name != "kernel.ios");
     assert_eq!(lost.map(|(_, count)| count).sum::<u64>(), 0, "{:?}", manifest.health.losses);
 }

@@ -26,7 +26,7 @@ fn a_python_program_needs_no_setting_up() {
     assert_eq!(seen.endings(), ["classify:ended preprocess:ended inference:ended"; 3]);
 }
 
-/// From the begin to the end, to the nanosecond: of a request, and of an outermost phase that is none.
+/// Durations from begin to end, to the nanosecond: of a request, and of an outermost phase that is none.
 #[test]
 fn phases_of_a_python_program_join() {
     let test = "markers::phases_of_a_python_program_join";
@@ -85,7 +85,7 @@ fn odd_names_and_stray_ends_are_counted() {
     assert_eq!(done.stdout.chars().find(controls), None, "{:?}", done.stdout);
 }
 
-/// The same for people: the summary on a terminal.
+/// The summary on a terminal, for people.
 #[test]
 fn odd_names_do_not_reach_the_terminal() {
     let test = "markers::odd_names_do_not_reach_the_terminal";
@@ -118,7 +118,7 @@ fn a_program_without_marks_has_a_row_per_process() {
     assert_eq!(summary["processes"][0]["wall_ns"], seen.processes[0].duration_ns);
 }
 
-/// Without the agent's variables the library never says that it is there: the program is one without marks.
+/// Without the agent's variables the library sends no greeting: the program counts as unmarked.
 #[test]
 fn a_program_with_a_cleared_environment_is_one_without_marks() {
     let test = "markers::a_program_with_a_cleared_environment_is_one_without_marks";
@@ -143,7 +143,8 @@ fn a_cleared_environment_does_no_harm_once_the_file_was_met() {
     assert_eq!(done.seen().requests.len(), 4);
 }
 
-/// The library waits 2 s for an agent that does not answer; then the program goes on, and what it marks is lost.
+/// The library waits 2 s for an agent that does not answer; then the program goes on, and what it marks is
+/// lost.
 #[test]
 fn an_agent_that_hangs_holds_no_program() {
     let Some(ground) = Ground::new("markers::an_agent_that_hangs_holds_no_program") else { return };
@@ -166,8 +167,9 @@ fn an_agent_that_hangs_holds_no_program() {
     assert_eq!((seen.requests.len(), seen.processes.len()), (0, 1));
 }
 
-/// Probes in programs want more than the rest (CAP_SYS_ADMIN from Linux 6.16 on), and so does looking into a process
-/// that may do more than the agent. Without it there are no phases, and the summary says which hook is missing.
+/// Probes in programs want more than the rest (CAP_SYS_ADMIN from Linux 6.16 on), and so does looking into a
+/// process that may do more than the agent. Without it there are no phases, and the summary says which hook
+/// is missing.
 #[rstest]
 #[case::sys_admin(21)]
 #[case::sys_ptrace(19)]

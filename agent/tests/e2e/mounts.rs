@@ -1,7 +1,7 @@
 //! Another view of the file system for what a test starts: covered files, tiny disks.
 //!
-//! A test's thread gets a mount namespace of its own, and programs that it starts inherit it. The machine's own mounts
-//! are never touched.
+//! A test's thread gets a mount namespace of its own, and programs that it starts inherit it. The machine's
+//! own mounts are never touched.
 
 use std::path::Path;
 

@@ -26,12 +26,12 @@ const DOUBLE: &[u8] = b"\x08\x07\x12\x00:5\n\x0e\n\x01x\n\x01x\x12\x01y\"\x03Add
     \n\x08\x08\x01\x12\x04\n\x02\x08\x08b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x08B\x04\n\x00\
     \x10\r";
 
-/// A call as the program says.
+/// A call by the program's own report.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     begin_ns: u64,
     end_ns: u64,
-    /// Among its thread's.
+    /// Its number among its thread's calls.
     number: u64,
     thread: u32,
 }
@@ -65,7 +65,7 @@ fn matched<'a>(requests: &[&'a Request], calls: &[Call]) -> Vec<(u64, &'a Reques
     requests.iter().map(one).collect()
 }
 
-/// How a program is observed.
+/// Way of observing a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     Run,

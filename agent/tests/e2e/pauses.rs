@@ -1,5 +1,5 @@
-//! What only looks like a pause of the guest: an agent that is stopped, or that others keep from every CPU, while the
-//! machine and the program go on.
+//! What only looks like a pause of the guest: an agent that is stopped, or that others keep from every CPU,
+//! while the machine and the program go on.
 
 use std::{
     io::Write as _,
@@ -19,9 +19,10 @@ use crate::{
 const STOPPED: Duration = Duration::from_secs(10);
 /// Requests; the program goes on for longer than the agent is stopped.
 const COUNT: usize = 1_200;
-/// Of 2 ms each, and 8 ms between them.
+/// The role's arguments: requests of 2 ms each, with 8 ms between them.
 const REQUESTS: [&str; 4] = ["requests", "1200", "2000", "8000"];
-/// A host may stop all CPUs of a guest for 10 ms and keep no account of it: that was a pause. It does not do so every time.
+/// A host may stop all CPUs of a guest for 10 ms and keep no account of it: that was a pause. It does not do
+/// so every time.
 const ATTEMPTS: u32 = 3;
 
 #[test]

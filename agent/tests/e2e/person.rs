@@ -1,4 +1,5 @@
-//! A user of this machine, made for a test and removed with it, who may become root by sudo and doas without a password.
+//! A user of this machine, made for a test and removed with it, who may become root by sudo and doas without
+//! a password.
 //!
 //! Yields [`Person`], and programs that they start. What is missing here is said, and the test left out.
 

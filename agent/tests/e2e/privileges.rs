@@ -1,5 +1,5 @@
-//! What the agent may still do while it observes, seen from outside, thread by thread; and that no secret of a command line
-//! leaves it.
+//! What the agent may still do while it observes, seen from outside, thread by thread; and that no secret of
+//! a command line leaves it.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,8 @@ use crate::{
     running::{Running, Start},
 };
 
-/// Capabilities by number, as src/privileges/capabilities.rs lists them: dac_read_search, kill, ptrace, admin, perfmon, bpf.
+/// Capabilities by number, as src/privileges/capabilities.rs lists them: dac_read_search, kill, ptrace,
+/// admin, perfmon, bpf.
 const RUN: &[u32] = &[2, 5, 19, 21, 38, 39];
 const ATTACH: &[u32] = &[2, 19, 21, 38, 39];
 const WITHOUT_PROBES: &[u32] = &[2, 5, 19];
@@ -214,7 +215,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Neither in the folder nor on a terminal, in a page, in a span that waits for a collector, or in what is exported.
+/// Neither in the folder nor on a terminal, in a page, in a span that waits for a collector, or in what is
+/// exported.
 #[rstest]
 #[case::masked(&[], "***")]
 #[case::left_out(&["--no-args"], "program       sh: exited")]

@@ -1,7 +1,7 @@
 //! A network that can be cut: passes connections on to a collector until it is told to stop.
 //!
-//! Yields an address. After the cut nobody listens there any more and every connection is gone, as with a collector
-//! that died. It looks into no byte.
+//! Yields an address. After the cut nobody listens there any more and every connection is gone, as with a
+//! collector that died. It looks into no byte.
 
 use std::{
     io::{Read as _, Write as _},
@@ -22,7 +22,7 @@ struct State {
     connections: Mutex<Vec<TcpStream>>,
 }
 
-/// The passage.
+/// The proxy.
 pub(crate) struct Proxy {
     address: SocketAddr,
     state: Arc<State>,
@@ -53,7 +53,7 @@ impl Proxy {
         Self { address, state, listening: Some(listening) }
     }
 
-    /// What to give the agent.
+    /// URL for the agent.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }

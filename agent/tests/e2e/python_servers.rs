@@ -31,7 +31,7 @@ struct Server {
     words: &'static [&'static str],
     /// How the framework writes a route's parameter; nothing for gRPC.
     id: &'static str,
-    /// What the fault is for the thread that serves the request.
+    /// Account of the fault, for the thread that serves the request.
     fault: Account,
     /// The request is on that thread while it lasts; else threads share an interpreter that the fault keeps
     /// busy.

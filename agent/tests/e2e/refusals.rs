@@ -1,6 +1,7 @@
-//! What the agent refuses, and in which words: `error: what: value`, then `hint: next action`, exit code 2.
+//! Refusals of the agent, and their words: `error: what: value`, then `hint: next action`, exit code 2.
 //!
-//! Nothing is left behind by a run that did not begin. Texts are snapshots; paths of this machine are cut out.
+//! Nothing is left behind by a run that did not begin. Texts are snapshots; paths of this machine are cut
+//! out.
 
 use std::{io, os::unix::fs::PermissionsExt};
 

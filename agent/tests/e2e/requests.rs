@@ -1,5 +1,5 @@
-//! `--requests`: servers of several languages, asked over connections of this test's own. Its clock is the truth: as many
-//! requests as were asked, each within what the client saw of it.
+//! `--requests`: servers of several languages, asked over connections of this test's own. Its clock is the
+//! truth: as many requests as were asked, each within what the client saw of it.
 
 use std::{
     io::{self, Read, Write},
@@ -19,7 +19,7 @@ use crate::{
     running::{Done, Start},
 };
 
-/// No answer takes longer.
+/// Longest time of an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Either end of a connection, over whatever it goes.
@@ -27,7 +27,7 @@ trait Way: Read + Write {}
 impl Way for TcpStream {}
 impl Way for UnixStream {}
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone)]
 enum Address {
     Port(u16),
@@ -35,7 +35,7 @@ enum Address {
 }
 
 impl Address {
-    /// A port that nobody has at this moment.
+    /// A port that is free at this moment.
     fn free() -> Self {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("the loopback device is up");
         Address::Port(listener.local_addr().expect("it is bound").port())
@@ -99,7 +99,7 @@ impl Client {
         self.0.read_exact(&mut vec![0; length]).expect("the server answers");
     }
 
-    /// How long that took.
+    /// Asks, and returns the time until the answer.
     fn ask(&mut self, path: &str) -> Duration {
         let begin = Instant::now();
         self.send(path);
@@ -108,7 +108,7 @@ impl Client {
     }
 }
 
-/// Who serves.
+/// Kind of server.
 enum Server {
     Python(&'static str),
     Go,

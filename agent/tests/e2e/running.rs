@@ -1,7 +1,7 @@
 //! Programs on their way: started in a process group of their own, bounded in time, ended with the test.
 //!
-//! Yields [`Done`]: how it ended and everything it wrote. Output goes through files, so that no pipe can fill up. It
-//! knows of the agent only where its summary begins.
+//! Yields [`Done`]: how it ended and everything it wrote. Output goes through files, so that no pipe can fill
+//! up. It knows of the agent only where its summary begins.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -48,70 +48,70 @@ impl Start {
         }
     }
 
-    /// Another argument.
+    /// Adds an argument.
     pub(crate) fn word(mut self, word: impl AsRef<OsStr>) -> Self {
         self.words.push(word.as_ref().to_owned());
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     pub(crate) fn words(self, words: &[&str]) -> Self {
         words.iter().fold(self, Self::word)
     }
 
-    /// `-- PROGRAM`: what the agent shall observe.
+    /// Adds `-- PROGRAM`: the program to observe.
     pub(crate) fn program(self, program: impl AsRef<OsStr>) -> Self {
         self.word("--").word(program)
     }
 
-    /// Started by this command, for instance `unshare`.
+    /// Starts it by this command, for instance `unshare`.
     pub(crate) fn through(mut self, words: &[&str]) -> Self {
         self.words.splice(0..0, words.iter().map(OsString::from));
         self
     }
 
-    /// With this variable.
+    /// Sets this variable.
     pub(crate) fn environment(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.into(), Some(value.as_ref().to_owned())));
         self
     }
 
-    /// Without this variable.
+    /// Removes this variable.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.environment.push((name.into(), None));
         self
     }
 
-    /// Does this to itself first. Between fork and exec: system calls only, no memory.
+    /// Has the child call this first. Between fork and exec: system calls only, no allocation.
     pub(crate) fn before(mut self, change: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
         self.before = Some(Box::new(change));
         self
     }
 
-    /// Reads this.
+    /// Standard input.
     pub(crate) fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
         self.stdin = stdin.into();
         self
     }
 
-    /// Writes to this instead of a file that the test reads.
+    /// Standard output instead of a file that the test reads.
     pub(crate) fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
         self.stdout = Some(stdout.into());
         self
     }
 
-    /// Complains to this instead of a file that the test reads.
+    /// Standard error instead of a file that the test reads.
     pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
         self.stderr = Some(stderr.into());
         self
     }
 
-    /// Off it goes.
+    /// Starts the program.
     pub(crate) fn spawn(self) -> Running {
         let Self { folder, words, environment, before, stdin, stdout, stderr } = self;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(&folder).stdin(stdin).process_group(0);
-        // The test's own surroundings: cargo's and a collector of whoever runs it.
+        // The test's own surroundings: cargo's variables, and a collector of the user's.
         for (name, _) in std::env::vars_os() {
             if ["OTEL_", "SUDO_", "CARGO"]
                 .iter()
@@ -138,7 +138,7 @@ impl Start {
         Running { child, words, folder, out, err, ended: false }
     }
 
-    /// To its end.
+    /// Runs the program to its end.
     pub(crate) fn finish(self) -> Done {
         self.spawn().finish()
     }
@@ -192,8 +192,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A group outlives its leader as long as somebody is in it: what a killed agent left behind ends here too,
-        // unless the test has seen the end and what goes on does so on purpose.
+        // A group outlives its leader as long as somebody is in it: what a killed agent left behind ends here
+        // too, unless the test has seen the end and what goes on does so on purpose.
         if !self.ended {
             let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
             let _ = self.child.wait();
@@ -239,9 +239,10 @@ impl Done {
         self.summary()["losses"][key].as_u64().unwrap_or_else(|| panic!("no such loss: {key}"))
     }
 
-    /// The losses that are not zero, but for those that the machine may have at any time: a storm of long waits may fill their
-    /// ring, a thread may end in the middle of a sum over its process, on 6.18 some ends of threads and of I/Os reach no hook, a
-    /// probe may be left out for whatever runs beside it, most of all from 7.0 on, and what the kernel reads ahead may come after the request that it was read for.
+    /// The losses that are not zero, but for those that the machine may have at any time: a storm of long
+    /// waits may fill their ring, a thread may end in the middle of a sum over its process, on 6.18 some ends
+    /// of threads and of I/Os reach no hook, a probe may be left out for whatever runs beside it, most of all
+    /// from 7.0 on, and what the kernel reads ahead may come after the request that it was read for.
     pub(crate) fn losses(&self) -> Vec<(String, u64)> {
         let summary = self.summary();
         let losses = summary["losses"].as_object().expect("losses are an object");

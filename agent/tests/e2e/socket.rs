@@ -1,5 +1,5 @@
-//! The agent's socket: only processes under observation are heard. What others send changes nothing that is seen, and is no
-//! fault of a hook; what cannot be opened is found before the program starts.
+//! The agent's socket: only processes under observation are heard. What others send changes nothing that is
+//! seen, and is no fault of a hook; what cannot be opened is found before the program starts.
 //!
 //! A flood is bounded in number and ends with its test. No test knows how fast this machine is.
 
@@ -153,8 +153,8 @@ fn a_process_that_was_left_behind_is_met(#[case] options: &[&str]) {
     assert_eq!(seen.manifest.health.not_let_in, None);
 }
 
-/// Root of a machine may go beyond the hard limit, and does; the program has the limit that it would have without the agent.
-/// Root of a container may not, and is told so before the program starts.
+/// Root of a machine may go beyond the hard limit, and does; the program has the limit that it would have
+/// without the agent. Root of a container may not, and is told so before the program starts.
 #[rstest]
 #[case::soft(64, None)]
 #[case::hard(256, Some(256))]

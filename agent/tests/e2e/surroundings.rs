@@ -1,5 +1,5 @@
-//! Where the agent may find itself: namespaces, sudo, no tracefs, a closed pipe, beside another one. And what the
-//! program finds: the world as it would be without the agent.
+//! Where the agent may find itself: namespaces, sudo, no tracefs, a closed pipe, beside another one. And what
+//! the program finds: the world as it would be without the agent.
 
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt as _, process::Stdio};
 
@@ -70,7 +70,8 @@ fn the_scenario_is_that_of_the_program() {
     assert_eq!(free, format!("{cpus}/VNL/CPU"));
 }
 
-/// The agent may need more open files than its caller is used to; the program has the limit that it would have without it.
+/// The agent may need more open files than its caller is used to; the program has the limit that it would
+/// have without it.
 #[test]
 fn the_limit_of_open_files_is_the_callers() {
     let Some(ground) = Ground::new("surroundings::the_limit_of_open_files_is_the_callers") else { return };

@@ -1,5 +1,5 @@
-//! The first use: an ordinary user starts the agent by sudo, doas or su, each the real one. The program is that user's, finds the
-//! marker, and its phases are seen.
+//! The first use: an ordinary user starts the agent by sudo, doas or su, each the real one. The program is
+//! that user's, finds the marker, and its phases are seen.
 
 use std::{os::unix::fs::MetadataExt as _, path::PathBuf, process::Command};
 
@@ -42,7 +42,8 @@ fn check(done: &Done, person: &Person, endings: &[&str]) -> Seen {
     seen
 }
 
-/// A Python of pyenv's, whose folders are closed to others, at a place that is open to all. In private mounts.
+/// A Python of pyenv's, whose folders are closed to others, at a place that is open to all. In private
+/// mounts.
 fn pyenvs(ground: &Ground, test: &str) -> Option<PathBuf> {
     let root = std::env::var_os("PYENV_ROOT").map_or_else(|| PathBuf::from("/root/.pyenv"), PathBuf::from);
     let versions = std::fs::read_dir(root.join("versions")).into_iter().flatten().flatten();

@@ -1,7 +1,8 @@
-//! Runs without BPF (fidelity `procfs`): an ordinary user, a filter of system calls, and the kernel side beside it.
+//! Runs without BPF (fidelity `procfs`): an ordinary user, a filter of system calls, and the kernel side
+//! beside it.
 //!
-//! What the agent says is held against what the program read at the same clocks just before and after its edges: no test
-//! knows how long anything takes.
+//! What the agent says is held against what the program read at the same clocks just before and after its
+//! edges: no test knows how long anything takes.
 
 use std::{
     os::unix::fs::chown,
@@ -188,7 +189,8 @@ fn lives_are_the_same(#[case] role: &[&str], #[case] code: i32) {
     assert_eq!(without.losses(), full.losses());
 }
 
-/// With the kernel side the main thread is seen to end before the other one takes its number; here both go with the exec.
+/// With the kernel side the main thread is seen to end before the other one takes its number; here both go
+/// with the exec.
 #[test]
 fn a_thread_that_becomes_another_program_ends_all_phases() {
     let test = "unprivileged::a_thread_that_becomes_another_program_ends_all_phases";
@@ -293,9 +295,10 @@ fn works(seen: &Seen) -> Vec<Phase> {
     requests.into_iter().map(|request| work(&request.phases).expect("each has one")).collect()
 }
 
-/// Times of a phase lie between what the program read inside and around it; its CPU time is not below that, but for its run queue:
-/// the kernel's books have a thread that was woken on its CPU from then on, and not from the switch (KERNELS.md). Whether it is not above
-/// either: the program's clock leaves out what the hypervisor takes, and the kernel side does not.
+/// Times of a phase lie between what the program read inside and around it; its CPU time is not below that,
+/// but for its run queue: the kernel's books have a thread that was woken on its CPU from then on, and not
+/// from the switch (KERNELS.md). Whether it is not above either: the program's clock leaves out what the
+/// hypervisor takes, and the kernel side does not.
 fn check_against(witness: &Witness, phase: &Phase) -> bool {
     let Witness { before, begun, ending, after } = witness;
     let end_ns = phase.start_ns + phase.duration_ns;
@@ -347,7 +350,8 @@ fn accounts_are_what_the_thread_reads_beside_them() {
     assert!(waited > 0, "a neighbour that spins on the same CPU took nothing");
 }
 
-/// One program under both at once: the kernel side sees the probe that the library fires before it writes into the ring.
+/// One program under both at once: the kernel side sees the probe that the library fires before it writes
+/// into the ring.
 #[test]
 fn the_kernel_side_beside_it_sees_the_same() {
     let test = "unprivileged::the_kernel_side_beside_it_sees_the_same";

@@ -1,6 +1,8 @@
-//! Long waits in a real Jaeger: below their phases, of a service of their own, with the numbers of the folder.
+//! Long waits in a real Jaeger: below their phases, of a service of their own, with the numbers of the
+//! folder.
 //!
-//! Every row of `waits.parquet` that lies in a phase is a span, an event of the phase's span, or counted there.
+//! Every row of `waits.parquet` that lies in a phase is a span, an event of the phase's span, or counted
+//! there.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -111,7 +113,7 @@ fn check_wait(span: &Span, row: &Wait, parent: &Span, service: &str) {
     assert!((span.end_ns - span.start_ns).abs_diff(row.duration_ns) <= 10_000, "{span:#?} of {row:?}");
 }
 
-/// What the program did on purpose is there, below the phase in which it did it.
+/// The program's deliberate waits are there, below the phase in which it made them.
 fn check_provoked(seen: &Seen, waits: &[Wait], traces: &BTreeMap<String, Vec<Span>>) {
     for request in &seen.requests {
         let spans = &traces[&hex(&request.root().trace.trace_id)];

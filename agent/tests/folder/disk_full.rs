@@ -1,4 +1,5 @@
-//! A file system without space: the run goes on, what was written stays, and when there is space again so does the rest.
+//! A file system without space: the run goes on, what was written stays, and when there is space again so
+//! does the rest.
 
 #![cfg(feature = "kernel-tests")]
 
@@ -35,7 +36,7 @@ impl Drop for TinyDisk {
     }
 }
 
-/// Bytes of the smallest disk: the begin of a folder, and a little.
+/// Bytes of the smallest disk: the start of a folder, and a little.
 const TINY: u64 = 256 << 10;
 
 /// Runs `test` on a tiny disk, in a thread of its own: the mount namespace is the thread's.

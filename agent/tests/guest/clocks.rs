@@ -1,5 +1,5 @@
-//! A wall clock that is set while marked threads run: an hour forwards, an hour back. Accounts and durations are by the
-//! monotonic clock; the wall time of a phase is by the pair of clocks before it in the manifest.
+//! A wall clock that is set while marked threads run: an hour forwards, an hour back. Accounts and durations
+//! are by the monotonic clock; the wall time of a phase is by the pair of clocks before it in the manifest.
 
 use std::{thread::sleep, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 const HOUR_S: i64 = 3600;
-/// On each side.
+/// Time before and after each change.
 const BETWEEN: Duration = Duration::from_millis(50);
 /// Between two readings of the same two clocks: they are slewed, and setting takes the time of a system call.
 const SLACK_NS: u64 = 1_000_000_000;

@@ -1,7 +1,7 @@
 //! A machine that nobody needs, and runs of a stall while something is done to it.
 //!
-//! Yields what the truth suite says of the run, and the run folder. Without the word of `cargo xtask vm` that this is a
-//! guest of its own, nothing is done to anything.
+//! Yields what the truth suite says of the run, and the run folder. Without the word of `cargo xtask vm` that
+//! this is a guest of its own, nothing is done to anything.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -38,8 +38,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Runs a stall until its faults are named with their sizes while `disturb` is at work, again and again, in a thread of
-/// its own; `check` gets every run. What disturbs says how often it did so.
+/// Runs a stall until its faults are named with their sizes while `disturb` is at work, again and again, in a
+/// thread of its own; `check` gets every run. What disturbs says how often it did so.
 pub(crate) fn holds_while(test: &str, disturb: impl Fn() -> u64 + Sync, check: impl Fn(&Seen)) {
     let Some(workloads) = workloads(test, FAULTS[0]) else { return };
     for attempt in 1..=ATTEMPTS {

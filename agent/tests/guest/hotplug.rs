@@ -8,7 +8,7 @@ use crate::{
 };
 
 const SWITCH: &str = "/sys/devices/system/cpu/cpu1/online";
-/// On each side: some requests run with both CPUs, some with one.
+/// Time before and after each change: some requests run with both CPUs, some with one.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 #[test]

@@ -1,7 +1,8 @@
-//! Injected faults where the agent sees less: without BTF (fidelity `tracepoint`) and without BPF (`procfs`). What it still
-//! tells apart, time on a CPU, in a run queue and elsewhere, it must tell with the right sizes.
+//! Injected faults where the agent sees less: without BTF (fidelity `tracepoint`) and without BPF (`procfs`).
+//! What it still tells apart, time on a CPU, in a run queue and elsewhere, it must tell with the right sizes.
 //!
-//! The guest's row in `xtask/kernels.toml` says which fidelity that is. As root the same faults are looked at without BPF as well.
+//! The guest's row in `xtask/kernels.toml` says which fidelity that is. As root the same faults are looked at
+//! without BPF as well.
 
 use guestscope::analyze::Cause;
 use guestscope_ebpf::Account;
@@ -41,7 +42,7 @@ fn run_of(ground: &Ground, kind: &str, words: &[&str], fidelity: &str) -> Option
     Some(run)
 }
 
-/// Of a quota the wait is in `runq`, as in the kernel's own books of a thread; every other wait is `other`.
+/// A wait under a quota is in `runq`, as in the kernel's own books of a thread; every other wait is `other`.
 #[rstest]
 #[case::neighbour(&["spin-neighbour", "--size", "20ms"], Account::Runq, Truth::Injected, true)]
 #[case::quota(&["quota", "--size", "30ms"], Account::Runq, Truth::Injected, true)]

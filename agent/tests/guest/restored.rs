@@ -1,5 +1,5 @@
-//! A guest that is saved while a program is observed, and restored as another one: it is told by the guest's own sign, in
-//! the summary, in the manifest and on the span of the request that was open.
+//! A guest that is saved while a program is observed, and restored as another one: it is told by the guest's
+//! own sign, in the summary, in the manifest and on the span of the request that was open.
 
 use std::{ffi::OsStr, fs::OpenOptions, io::Write as _, path::Path};
 
@@ -16,14 +16,14 @@ use crate::{
     truth::workloads,
 };
 
-/// Nobody listens there: what would be sent is kept in the run folder, where it can be read.
+/// Nobody listens there: spans to be sent are kept in the run folder, where it can be read.
 const NOWHERE: &str = "http://127.0.0.1:9";
-/// One of ten requests is hit: whoever runs this guest saves and restores it while that one waits.
+/// One of ten requests is hit: the runner of this guest saves and restores it while that one waits.
 const WORDS: [&str; 10] =
     ["stall", "pause", "--size", "10ms", "--every", "10", "--requests", "10", "--warmup", "0"];
 /// How often the agent may be kept from its CPU until the request has gone on.
 const ATTEMPTS: u32 = 3;
-/// As the kernel writes it.
+/// The kernel's log line.
 const LINE: &str = "<5>random: crng reseeded due to virtual machine fork\n";
 
 #[test]
@@ -51,8 +51,8 @@ fn a_guest_that_was_restored_is_told_by_its_generation() {
     }
 }
 
-/// Whether the request that was hit was still open when the restoration was noticed: all that has to be so in any case, and
-/// what its spans say then.
+/// Whether the request that was hit was still open when the restoration was noticed: all that has to be so in
+/// any case, and what its spans say then.
 fn seen_while_open(ground: &Ground, restorer: &OsStr, workloads: &OsStr) -> bool {
     let log = ground.path("truth.jsonl");
     let start = ground.run().environment("GUESTSCOPE_STOPPER", restorer).words(&["--otlp", NOWHERE]);

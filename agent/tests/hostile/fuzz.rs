@@ -14,7 +14,7 @@ use super::{
     observed::{VERBS, observe},
 };
 
-/// How much to do.
+/// Amount of work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Plan {
     pub(crate) only: Option<(bool, u64)>,
 }
 
-/// What a verb made of all folders.
+/// A verb's results on all folders.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) folders: u64,

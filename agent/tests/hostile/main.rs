@@ -1,5 +1,5 @@
-//! Folders that mean no good, given to the verbs that read folders: none crashes, waits, or takes more than 300 MB, and each error
-//! says what to do. `cargo xtask fuzz` does the same ten thousand times.
+//! Folders that mean no good, given to the verbs that read folders: none crashes, waits, or takes more than
+//! 300 MB, and each error says what to do. `cargo xtask fuzz` does the same ten thousand times.
 
 mod craft;
 mod fuzz;
@@ -32,7 +32,8 @@ fn said(folder: &Path, scratch: &Path) -> Vec<(Option<i32>, String)> {
 #[track_caller]
 fn all_refuse(folder: &Path, scratch: &Path, word: &str) {
     for ((code, said), verb) in said(folder, scratch).into_iter().zip(VERBS) {
-        // The other folder of a comparison is a good one: this one is left out, and then there is no second platform.
+        // The other folder of a comparison is a good one: this one is left out, and then there is no second
+        // platform.
         assert_eq!(code, Some(2), "{verb}: {said}");
         assert!(said.contains(word), "{verb}: {said}");
     }

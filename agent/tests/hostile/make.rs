@@ -1,5 +1,6 @@
-//! `fuzz_folders AGENT MUTATED CRAFTED SEED [crafted:N|mutated:N]`: hostile run folders, each given to the verbs that read
-//! folders. Prints a table and what went wrong; 1 if anything did. `cargo xtask fuzz` runs it.
+//! `fuzz_folders AGENT MUTATED CRAFTED SEED [crafted:N|mutated:N]`: hostile run folders, each given to the
+//! verbs that read folders. Prints a table and what went wrong; 1 if anything did. `cargo xtask fuzz` runs
+//! it.
 #![expect(clippy::print_stdout, reason = "it is what a person reads")]
 
 mod craft;

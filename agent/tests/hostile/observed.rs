@@ -10,7 +10,7 @@ use std::{
 
 /// Resident memory that no verb may reach.
 const MOST_RSS_BYTES: u64 = 300 << 20;
-/// What it may write: a page or a trace of a folder that has a few MB.
+/// Bytes that it may write: a page or a trace of a folder that has a few MB.
 const MOST_FILE_BYTES: u64 = 256 << 20;
 /// Address space, so that a fault costs the machine no more than this.
 const MOST_ADDRESS_BYTES: u64 = 4 << 30;
@@ -19,16 +19,16 @@ const MOST_CPU_S: u64 = 60;
 /// Wall time: a process that waits for something uses no CPU.
 const MOST_WALL: Duration = Duration::from_mins(4);
 
-/// What a process did.
+/// Result of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// What it must not do; none if all is well.
+    /// Forbidden behaviour; none if all is well.
     pub(crate) fault: Option<String>,
     /// Its exit code.
     pub(crate) code: Option<i32>,
     /// Its largest resident set, bytes.
     pub(crate) rss_bytes: u64,
-    /// What it said on standard error.
+    /// Its standard error.
     pub(crate) said: String,
 }
 
@@ -103,7 +103,8 @@ fn limited() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The largest resident set so far. What the kernel says at the end counts that of its parent as well, from before exec.
+/// The largest resident set so far. What the kernel says at the end counts that of its parent as well, from
+/// before exec.
 fn peak(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,5 @@
-//! What hostile folders are made of: good folders in both forms, requests of any shape, numbers that a seed determines.
+//! What hostile folders are made of: good folders in both forms, requests of any shape, numbers that a seed
+//! determines.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use guestscope_ebpf::{Account, Source};
 pub(crate) struct Drawn(u64);
 
 impl Drawn {
-    /// The numbers of one folder.
+    /// Numbers for one folder.
     pub(crate) fn of(seed: u64, index: u64) -> Self {
         let mut drawn = Self(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95));
         drawn.next();
@@ -28,7 +29,7 @@ impl Drawn {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below a bound.
+    /// A number below a bound.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
@@ -45,18 +46,18 @@ impl Drawn {
     }
 }
 
-/// What requests of a folder are like.
+/// Shape of a folder's requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) requests: u64,
-    /// In each, its outermost one included.
+    /// Phases of each request, its outermost one included.
     pub(crate) phases: u64,
     pub(crate) name_bytes: usize,
-    /// Each phase has a name of its own.
+    /// Whether each phase has a name of its own.
     pub(crate) is_named_apart: bool,
-    /// Each phase lies in the one before it.
+    /// Whether each phase lies in the one before it.
     pub(crate) is_nested: bool,
-    /// As long as 64 bits can say.
+    /// Whether durations are as long as 64 bits allow.
     pub(crate) is_endless: bool,
 }
 

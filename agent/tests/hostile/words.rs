@@ -20,7 +20,7 @@ use super::{
     parts::Shape,
 };
 
-/// What nobody may read at the begin of a line.
+/// Text that must not stand at the start of a line.
 const FORGED: &str = "error: FORGED\nFORGED: all is well\r\nhint: FORGED";
 /// Longest line of an error, in characters: paths, what is quoted of a file, and what is said around them.
 const LONGEST_LINE: usize = 1_000;

@@ -13,8 +13,8 @@ use crate::{
     seen::Seen,
 };
 
-/// Share of the waiting that must stand under the account that the case is about: the rest is what the kernel did
-/// beside it, such as waiting for a page of the program itself.
+/// Share of the waiting that must stand under the account that the case is about: the rest is what the kernel
+/// did beside it, such as waiting for a page of the program itself.
 const SHARE: f64 = 0.99;
 
 /// Runs a case with so many phases, numbered from 1, and compares each of them.
@@ -57,8 +57,8 @@ fn running_and_waiting_to_run(#[case] name: &'static str, #[case] phases: u64, #
 fn contenders_wait_for_each_other() {
     up_to_three_times(|| {
         let Some(seen) = compared(Case::new("contend"), "contend", 2, 0) else { return };
-        // Both need the CPU for the same time: while one runs, the other waits, but for where only one of them is inside
-        // its phase.
+        // Both need the CPU for the same time: while one runs, the other waits, but for where only one of
+        // them is inside its phase.
         let [first, second] = [1, 2].map(|number| seen.request(number));
         let begin_ns = first.start_ns.max(second.start_ns);
         let end_ns = (first.start_ns + first.duration_ns).min(second.start_ns + second.duration_ns);
@@ -82,7 +82,8 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
         let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
         assert_account(&seen, 1, account);
         let waited_ns = seen.request(1).accounts.get(account);
-        // No longer than the calls, and as long as was asked for, but for the way from the timer's start to the switch.
+        // No longer than the calls, and as long as was asked for, but for the way from the timer's start to
+        // the switch.
         agreement::time(
             name,
             account.name(),
@@ -94,7 +95,8 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
     });
 }
 
-/// By their own table of numbers, on kernels that run 32-bit programs. The name of a call is that of the 32-bit one.
+/// By their own table of numbers, on kernels that run 32-bit programs. The name of a call is that of the
+/// 32-bit one.
 #[rstest]
 #[case::sleep("sleep_32", Account::Sleep, 162)]
 #[case::sleep_with_a_long_time("long_sleep_32", Account::Sleep, 407)]
@@ -118,7 +120,7 @@ fn waiting_in_a_32_bit_call(#[case] name: &'static str, #[case] account: Account
     });
 }
 
-/// The sign is of this very call, not of the thread.
+/// The mark belongs to this call, not to the thread.
 #[test]
 fn a_64_bit_call_after_a_32_bit_one_is_one() {
     up_to_three_times(|| {
@@ -160,8 +162,8 @@ fn waiting_for_one_of_many(#[case] name: &'static str, #[case] share: RangeInclu
     });
 }
 
-/// The major number of virtual terminals, which stand for a graphics processor here: no driver of one is needed to wait in a
-/// call on a device.
+/// The major number of virtual terminals, which stand for a graphics processor here: no driver of one is
+/// needed to wait in a call on a device.
 const TERMINALS: u32 = 4;
 
 #[rstest]
@@ -267,7 +269,8 @@ fn first_touches_are_counted_to_the_last() {
 /// The kernel's own sum is of whole ticks, and of all that the CPU did meanwhile.
 #[test]
 fn what_interrupts_left_to_do_is_told_from_the_call_that_they_came_in() {
-    // The kernel's own delay of a preempted thread begins with its preemptor's waking, and one in three of its runs is preempted.
+    // The kernel's own delay of a preempted thread begins with its preemptor's waking, and one in three of
+    // its runs is preempted.
     agreement::up_to(10, || {
         let Some(seen) = compared(Case::new("datagrams"), "datagrams", 1, 0) else { return };
         let counts = &seen.request(1).counts;
@@ -312,7 +315,8 @@ fn kept_from_running_by_somebody(#[case] name: &'static str, #[case] argument: &
     });
 }
 
-/// The kernel ends the sleep, and has it go on as another system call. (From 6.1 on the freezer of cgroup v1 lets sleepers sleep.)
+/// The kernel ends the sleep, and has it go on as another system call. (From 6.1 on the freezer of cgroup v1
+/// lets sleepers sleep.)
 #[rstest]
 #[case::stopped("stop_asleep", "")]
 #[case::frozen_by_v2("freeze_asleep", "v2")]

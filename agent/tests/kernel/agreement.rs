@@ -1,8 +1,9 @@
-//! Compares a phase with what its own thread read in the kernel's books, and keeps a table of all that was compared.
+//! Compares a phase with what its own thread read in the kernel's books, and keeps a table of all that was
+//! compared.
 //!
-//! An entry that only grows was read outside the phase and inside it, on both sides: the phase's share lies between the
-//! two differences, whatever else the machine does. What lies outside of them is the disagreement. The table is printed
-//! when the tests are over.
+//! An entry that only grows was read outside the phase and inside it, on both sides: the phase's share lies
+//! between the two differences, whatever else the machine does. What lies outside of them is the
+//! disagreement. The table is printed when the tests are over.
 
 use std::{
     io::Write as _,
@@ -19,47 +20,50 @@ use crate::{
 
 /// Relative disagreement that is allowed for times: invariant 3.
 const SHARE: f64 = 0.01;
-/// Ours is taken at the tracepoint, theirs from the run queue's clock, which was updated earlier in the same switch.
-/// Both ends of an interval are, so that little is left: measured below 0.1 us per switch.
+/// Ours is taken at the tracepoint, theirs from the run queue's clock, which was updated earlier in the same
+/// switch. Both ends of an interval are, so that little is left: measured below 0.1 us per switch.
 const SWITCH_NS: u64 = 300;
-/// A wait ends for us when the waking begins, for them when the thread is enqueued. What lies between is in our books
-/// too (19 us where it takes an interrupt to a halted virtual CPU, below 1 us on the same CPU) and is moved here. What is
-/// left is that both clocks of an interval are read a little later by us, the first one at the enqueueing and the last
-/// one at the switch: measured 0.7 us per wake-up.
+/// A wait ends for us when the waking begins, for them when the thread is enqueued. What lies between is in
+/// our books too (19 us where it takes an interrupt to a halted virtual CPU, below 1 us on the same CPU) and
+/// is moved here. What is left is that both clocks of an interval are read a little later by us, the first
+/// one at the enqueueing and the last one at the switch: measured 0.7 us per wake-up.
 const ENQUEUE_NS: u64 = 1_000;
 /// The same on a CPU that was idle for long, whose caches are cold: measured 4 to 13 us. Rare wake-ups only.
 const COLD_ENQUEUE_NS: u64 = 10_000;
-/// Above so many they are not rare.
+/// Most wake-ups that count as rare.
 const COLD_WAKEUPS: u64 = 500;
 /// Below this, a difference of times says nothing: one stay of a virtual CPU outside its guest.
 const LEAST_NS: u64 = 100_000;
 /// A share of less than this says nothing.
 const LEAST_SHARED_NS: u64 = 1_000_000;
 
-/// The same by the thread that moves another one to its CPU: nothing to speak of on a real CPU, and on an emulated one,
-/// which executes an instruction in 2 ns of its own time (`cargo xtask vm`), 11.1 us, measured over 500 moves on 6.12.
-/// Everything else agrees there as it does on real ones, or better.
+/// The same for a thread that moves another one to its CPU: negligible on a real CPU, and on an emulated one,
+/// which executes an instruction in 2 ns of its own time (`cargo xtask vm`), 11.1 us, measured over 500 moves
+/// on 6.12. Everything else agrees there as it does on real ones, or better.
 const EMULATED_MOVE_NS: u64 = 15_000;
-/// Two emulated CPUs take turns of some 1.2 ms, also between the clock that the kernel reads at the begin of a switch and its
-/// tracepoint: 4.0 us per wait for a page of a file on 6.12, and 13.3 us beside another guest. On one CPU, where nobody has
-/// another turn, 3.9 us on 5.10 are within the rest.
+/// Two emulated CPUs take turns of some 1.2 ms, also between the clock that the kernel reads at the start of
+/// a switch and its tracepoint: 4.0 us per wait for a page of a file on 6.12, and 13.3 us beside another
+/// guest. On one CPU, where nobody has another turn, 3.9 us on 5.10 are within the rest.
 const EMULATED_WAIT_NS: u64 = 15_000;
-/// A thread that another one preempts waits for the kernel's books from the moment when that one was enqueued, for us from
-/// the switch: between them the clock of the run queue stands still. 1.9 to 7.2 us each, measured on an emulated CPU under
-/// 5.10, by which their `cpu` was less and their `runq` more, and on a CPU that its hypervisor lends to others too (6.18)
-/// 5.7 to 9.8 us, and once some 20 us beside an emulated guest; on one of its own it is within [`SWITCH_NS`].
+/// A thread that another one preempts waits for the kernel's books from the moment when that one was
+/// enqueued, for us from the switch: between them the clock of the run queue stands still. 1.9 to 7.2 us
+/// each, measured on an emulated CPU under 5.10, by which their `cpu` was less and their `runq` more, and on
+/// a CPU that its hypervisor lends to others too (6.18) 5.7 to 9.8 us, and once some 20 us beside an emulated
+/// guest; on one of its own it is within [`SWITCH_NS`].
 const SHARED_PREEMPTION_NS: u64 = 30_000;
 
-/// perf's task clock begins behind the switch and the programs at its tracepoint, where ours begins before them; both end between
-/// them. Measured 3.3 to 4.4 us per stay, on a machine with seven times as much to do as it has CPUs, and up to 10 us where the
-/// thread had slept for milliseconds.
+/// perf's task clock begins behind the switch and the programs at its tracepoint, where ours begins before
+/// them; both end between them. Measured 3.3 to 4.4 us per stay, on a machine with seven times as much to do
+/// as it has CPUs, and up to 10 us where the thread had slept for milliseconds.
 const TASK_CLOCK_NS: u64 = 6_000;
 /// The same of rare wake-ups.
 const COLD_TASK_CLOCK_NS: u64 = 10_000;
-/// The least that it is behind in so many switches is what both books of the kernel are compared by: more would be a slack.
+/// The least that it is behind in so many switches is what both books of the kernel are compared by: more
+/// would be a slack.
 const TASK_CLOCK_SWITCHES: u64 = 100;
 
-/// Whether this is a guest whose CPUs take turns: what lies between two readings of clocks may be the other one's turn.
+/// Whether this is a guest whose CPUs take turns: what lies between two readings of clocks may be the other
+/// one's turn.
 pub(crate) fn is_emulated() -> bool {
     *IS_EMULATED
 }
@@ -159,8 +163,9 @@ pub(crate) fn disagree(text: String) -> ! {
     std::panic::resume_unwind(Box::new(Disagreement(text)));
 }
 
-/// A time that disagrees, or a count that is looked at again, thrown. A hypervisor that takes the CPU away between two readings of two clocks does the same
-/// (the kernel's own figure of stolen time comes in ticks of 10 ms), but not every time.
+/// A time that disagrees, or a count that is looked at again, thrown. A hypervisor that takes the CPU away
+/// between two readings of two clocks does the same (the kernel's own figure of stolen time comes in ticks of
+/// 10 ms), but not every time.
 struct Disagreement(String);
 
 /// Attempts that are made for each that would be made otherwise, where others disturbed what disagreed.
@@ -174,9 +179,9 @@ pub(crate) fn holds(what: bool, text: impl FnOnce() -> String) {
     assert!(what, "{}", text());
 }
 
-/// Runs a whole case again if a time disagreed, up to three times in all, not counting those in which others needed the CPUs (by
-/// the kernel's own books), of which there are twice as many at most. A ledger that is wrong is so every time; what else fails does
-/// so at once.
+/// Runs a whole case again if a time disagreed, up to three times in all, not counting those in which others
+/// needed the CPUs (by the kernel's own books), of which there are twice as many at most. A ledger that is
+/// wrong is so every time; what else fails does so at once.
 pub(crate) fn up_to_three_times(case: impl Fn()) {
     up_to(3, case);
 }
@@ -219,8 +224,8 @@ pub(crate) fn count_within(case: &str, what: &str, ours: u64, bounds: (u64, u64)
     record(Line { case, what, ours, bounds, allowed, is_time: false, is_patient: false });
 }
 
-/// Compares a number of events of which one may reach no program once in a while, as some kernels hide what happens in some tasks
-/// (KERNELS.md): a case that counts wrongly does so every time.
+/// Compares a number of events of which one may reach no program once in a while, as some kernels hide what
+/// happens in some tasks (KERNELS.md): a case that counts wrongly does so every time.
 pub(crate) fn count_again(case: &str, what: &str, ours: u64, bounds: (u64, u64)) {
     let (case, what) = (case.to_owned(), what.to_owned());
     record(Line { case, what, ours, bounds, allowed: (0, 0), is_time: false, is_patient: true });
@@ -260,8 +265,8 @@ pub(crate) fn check_interval(phase: &Phase, row: &Row) {
     assert!(ending <= end_ns && end_ns <= after, "{ending} <= {end_ns} <= {after}");
 }
 
-/// Compares everything that both sides know of a phase which ran on one thread from its begin to its end.
-/// `signals` are those that may have found the thread about to sleep: the kernel counts a voluntary switch then, and
+/// Compares everything that both sides know of a phase which ran on one thread from begin to end. `signals`
+/// are those that may have found the thread about to sleep: the kernel counts a voluntary switch then, and
 /// tells the tracepoint that the thread could run.
 pub(crate) fn compare(case: &str, phase: &Phase, row: &Row, signals: u64) {
     count(case, "fault.minor", phase.counts.fault_minor, row.bounds(Entry::MinorFaults));
@@ -297,8 +302,8 @@ fn compare_times(case: &str, phase: &Phase, row: &Row, slack_ns: u64) {
     let stale_ns = compare_with_task_clock(case, phase, row);
     let delay_ns = phase.counts.wakeup_delay_ns;
     let runq_ns = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Throttled) - delay_ns;
-    // Their CPU time leaves stolen time out, ours holds it. What is less than a tick does not show: up to 0.8 % of the
-    // time was seen to be missing from their sums of a thread that never waited.
+    // Their CPU time leaves stolen time out, ours holds it. What is less than a tick does not show: up to 0.8
+    // % of the time was seen to be missing from their sums of a thread that never waited.
     let unseen_ns = (wall.1 as f64 * SHARE) as u64;
     let stolen_ns = match row.bounds(Entry::Steal).1 {
         0 => unseen_ns,
@@ -306,21 +311,21 @@ fn compare_times(case: &str, phase: &Phase, row: &Row, slack_ns: u64) {
     };
     let enqueued_ns =
         phase.counts.wakeup * ENQUEUE_NS + phase.counts.wakeup.min(COLD_WAKEUPS) * COLD_ENQUEUE_NS;
-    // A thread that is woken and preempts (an idle CPU, too) is on the CPU for the kernel's books from the moment when
-    // it was enqueued: the switch reuses that clock. For us it waits until it is there. Nothing of the kind happens
-    // where nothing was woken; where it was, the sum of both must agree.
+    // A thread that is woken and preempts (an idle CPU, too) is on the CPU for the kernel's books from the
+    // moment when it was enqueued: the switch reuses that clock. For us it waits until it is there. Nothing
+    // of the kind happens where nothing was woken; where it was, the sum of both must agree.
     let (early_ns, late_ns) = match phase.counts.wakeup {
         0 => (0, 0),
         _ => (runq_ns + enqueued_ns, cpu.1.saturating_sub(cpu_ns) + enqueued_ns + stolen_ns),
     };
-    // A phase of milliseconds may lose a fifth of them and no tick: what we saw stolen may be missing there, and whether that is
-    // right is the next line's to say.
+    // A phase of milliseconds may lose a fifth of them and no tick: what we saw stolen may be missing there,
+    // and whether that is right is the next line's to say.
     let missing_ns = stolen_ns.max(phase.counts.steal_ns + unseen_ns);
     time_within(case, "cpu", cpu_ns, cpu, slack_ns, (early_ns, missing_ns + stale_ns));
     let own_ns = cpu_ns - phase.counts.steal_ns;
     time_within(case, "cpu - steal", own_ns, cpu, slack_ns, (early_ns + stolen_ns, stolen_ns + stale_ns));
-    // The way of a wake-up to another CPU ends at a tracepoint behind the enqueueing: what is stolen between them is on that
-    // way for us, and in the run queue for the kernel's books.
+    // The way of a wake-up to another CPU ends at a tracepoint behind the enqueueing: what is stolen between
+    // them is on that way for us, and in the run queue for the kernel's books.
     let least_ns = enqueued_ns + stolen_ns.min(delay_ns);
     time_within(case, "runq", runq_ns, delay, slack_ns, (least_ns + stale_ns, late_ns));
     let both = (cpu.0 + delay.0, cpu.1 + delay.1);
@@ -336,10 +341,11 @@ fn compare_times(case: &str, phase: &Phase, row: &Row, slack_ns: u64) {
     );
 }
 
-/// The time on CPUs by a book of the kernel that no clock of a run queue is in, so that nothing of it is stolen or stale. That clock
-/// stands still from when somebody who shall have the CPU is woken there until the switch, which in the kernel (where nothing is
-/// preempted) may be milliseconds later: by `sum_exec_runtime` the thread has waited since, and it ran. Yields how far the two books
-/// of the kernel are apart for this phase. A wrong ledger is not let through by that: it is held against perf's clock here.
+/// The time on CPUs by a book of the kernel that no clock of a run queue is in, so that nothing of it is
+/// stolen or stale. That clock stands still from the wake-up of the thread's successor until the switch,
+/// which in the kernel (where nothing is preempted) may be milliseconds later: by `sum_exec_runtime` the
+/// thread has waited since, and it ran. Yields how far the two books of the kernel are apart for this phase.
+/// A wrong ledger is not let through by that: it is held against perf's clock here.
 fn compare_with_task_clock(case: &str, phase: &Phase, row: &Row) -> u64 {
     let (clock, cpu) = (row.bounds(Entry::TaskClock), row.bounds(Entry::Cpu));
     if clock.1 == 0 {

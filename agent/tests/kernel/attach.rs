@@ -1,4 +1,5 @@
-//! Threads that run already: adopted in the state that they are in, each of them once, whatever they do meanwhile.
+//! Threads that run already: adopted in the state that they are in, each of them once, whatever they do
+//! meanwhile.
 //!
 //! The program is started without a word to the agent. Its books are its process's CPU clock and /proc.
 
@@ -32,13 +33,14 @@ use crate::{
 };
 
 const LIMIT: Duration = Duration::from_mins(1);
-/// Walks until no thread is found that was not tracked. Each takes a millisecond, a thread is being made for microseconds.
+/// Walks until no thread is found that was not tracked. Each takes a millisecond, a thread is being made for
+/// microseconds.
 const WALKS: usize = 100;
 
 /// Walks beside a storm in which nobody may be found to be adopted.
 const FURTHER_WALKS: usize = 300;
 
-/// The programs in the kernel, and what is made of their records.
+/// The BPF programs, and the pairing of their records.
 struct Observer {
     loaded: Loaded,
     pump: Pump,
@@ -47,7 +49,7 @@ struct Observer {
     _alone: Alone,
 }
 
-/// A program of which nobody was told.
+/// A program that was started without a word to the agent.
 struct Stranger {
     child: Child,
     folder: TempDir,
@@ -119,7 +121,7 @@ impl Stranger {
         self.folder.path().join("book.stop")
     }
 
-    /// Tells it to end, and waits for that.
+    /// Tells it to end, and waits for its end.
     fn end(&mut self) {
         fs::write(self.stop_file(), "").expect("the folder is ours");
         eventually("the program ends", || self.child.try_wait().expect("it is ours").is_some());
@@ -192,8 +194,8 @@ impl Observer {
             if of(Found::Adopted) + of(Found::Unborn) == 0 {
                 return adopted;
             }
-            // Who is in the middle of making a thread may wait for this CPU, and all walks fit into one time
-            // slice.
+            // A thread in the middle of making another one may wait for this CPU, and all walks fit into one
+            // time slice.
             std::thread::sleep(Duration::from_millis(1));
         }
         panic!("after {WALKS} walks there are threads that are not tracked");
@@ -286,8 +288,8 @@ fn threads_are_adopted_in_the_state_that_they_are_in() {
     });
 }
 
-/// Threads are born and end all the time while the iterator goes through them: when it is done, each that lives is tracked
-/// once. Ten programs, so that there is something to be hit.
+/// Threads are born and end all the time while the iterator goes through them: when it is done, each that
+/// lives is tracked once. Ten programs, so that there is something to be hit.
 #[test]
 fn a_storm_of_threads_has_no_gap() {
     let Some(mut observer) = Observer::new("attach::a_storm_of_threads_has_no_gap") else { return };
@@ -320,8 +322,8 @@ fn a_storm_of_threads_has_no_gap() {
         let known: BTreeSet<u32> = observer.pairing.live_threads().map(|(thread, _)| thread.tid).collect();
         let lost = observer.loaded.losses().expect("the counters can be read").task_events;
         if lost > 0 {
-            // Births and ends came faster than they could be read, on an emulated CPU (1,401 lost on 6.12) or where others need all
-            // of them: as many at most are not known.
+            // Births and ends came faster than they could be read, on an emulated CPU (1,401 lost on 6.12) or
+            // where others need all of them: as many at most are not known.
             let unlike = known.symmetric_difference(&threads).count() as u64;
             assert!(unlike <= lost, "{unlike} of {lost} lost: {known:?} {threads:?}");
             return skipped("storm", &format!("{lost} births and ends were lost, and counted"));
@@ -339,7 +341,7 @@ fn a_storm_of_threads_has_no_gap() {
     assert!(adopted >= 40 && alive >= 40, "{adopted} adopted, {alive} alive in the end");
 }
 
-/// Asked for or not, nobody else gets a ledger; a process that is gone is found by no walk.
+/// Asked for or not, no other thread gets a ledger; a process that is gone is found by no walk.
 #[test]
 fn strangers_stay_strangers() {
     let Some(mut observer) = Observer::new("attach::strangers_stay_strangers") else { return };

@@ -11,17 +11,18 @@ use crate::{
 
 /// A sector of /sys/block/loopN/stat.
 const SECTOR: u64 = 512;
-/// Their time is in whole milliseconds, cut off at both readings.
+/// The kernel's times are in whole milliseconds, cut off at both readings.
 const MS: u64 = 1_000_000;
-/// In which the second case submits.
+/// Batches in which the second case submits.
 const BATCHES: u64 = 100;
-/// Theirs is from the allocation of a request until all of its pages are handed back, ours from when it is filled in until the
-/// device says that it is done: measured 0.6 to 1.5 us less for each, and on a slower processor 41 to 52 ns for each page, be they
-/// 128 or 256 to an I/O.
+/// The kernel's time is from the allocation of a request until all of its pages are handed back, ours from
+/// when it is filled in until the device says that it is done: measured 0.6 to 1.5 us less for each, and on a
+/// slower processor 41 to 52 ns for each page, be they 128 or 256 to an I/O.
 const EDGES_NS: u64 = 3_000;
 const PAGE_NS: u64 = 60;
 const SECTORS_OF_A_PAGE: u64 = 8;
-/// On 6.18 the ends of some I/Os reach no program (the summary counts those of which another one took the place): 2 of 400 seen.
+/// On 6.18 the ends of some I/Os reach no program (the summary counts those of which another one took the
+/// place): 2 of 400 seen.
 const UNSEEN_SHARE: u64 = 100;
 
 /// One by one, and many at once, of which half are merged into others.
@@ -37,8 +38,9 @@ fn ios_are_counted_with_their_time(#[case] name: &'static str, #[case] is_raw: b
         }
         let before_ns = steal_ns();
         let Some(seen) = compared(case, name, 1, 0) else { return };
-        // The kernel's clock of an I/O ends behind the wake-up of its thread, ours before it. Where that takes an interrupt to
-        // another CPU, which the hypervisor has to deliver, 17 to 130 us each were seen, and as much was stolen.
+        // The kernel's clock of an I/O ends behind the wake-up of its thread, ours before it. Where that
+        // takes an interrupt to another CPU, which the hypervisor has to deliver, 17 to 130 us each were
+        // seen, and as much was stolen.
         let stolen_ns = match steal_ns() - before_ns {
             0 => 0,
             stolen_ns => stolen_ns + TICK_NS,
@@ -49,7 +51,8 @@ fn ios_are_counted_with_their_time(#[case] name: &'static str, #[case] is_raw: b
         let unseen_ns = ms * MS / ios.max(1) * ios.saturating_sub(counts.block_io);
         agreement::count(name, "bytes", counts.block_read_bytes, (sectors * SECTOR, sectors * SECTOR));
         let took_ns = counts.block_queue_ns + counts.block_device_ns;
-        // The kernel reads the clock once for all that are submitted together: by then the last of them was not there yet.
+        // The kernel reads the clock once for all that are submitted together: by then the last of them was
+        // not there yet.
         let too_early_ns = seen.book.fact("submitting") * ios / BATCHES;
         let bounds = ((ms.saturating_sub(1) * MS).saturating_sub(too_early_ns), (ms + 1) * MS);
         let edges_ns = ios * EDGES_NS + sectors / SECTORS_OF_A_PAGE * PAGE_NS + unseen_ns + stolen_ns;

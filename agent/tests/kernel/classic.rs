@@ -1,7 +1,8 @@
-//! What is left of the truth without any BTF: fidelity `tracepoint`, by classic tracepoints and their formats.
+//! What is left of the truth without any BTF: fidelity `tracepoint`, by classic tracepoints and their
+//! formats.
 //!
-//! Switches, and the times on a CPU, waiting for one and waiting for anything else, are held against the same books. Quota
-//! stands in `runq` and everything that was waited for in `other`.
+//! Switches, and the times on a CPU, waiting for one and waiting for anything else, are held against the same
+//! books. Quota stands in `runq` and everything that was waited for in `other`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,8 +23,8 @@ use crate::{
     seen::Seen,
 };
 
-/// On 6.18 switches away from ending tasks reach no tracepoint, and no stamps of the kernel's tell of them here: where a
-/// neighbour starts and ends processes all the time, one run of three was disturbed by that.
+/// On 6.18 switches away from ending tasks reach no tracepoint, and no stamps of the kernel's tell of them
+/// here: where a neighbour starts and ends processes all the time, one run of three was disturbed by that.
 const ATTEMPTS: u32 = 8;
 
 /// A case, and its name in the table.
@@ -60,9 +61,10 @@ fn times_and_switches(#[case] name: &'static str, #[case] phases: u64, #[case] s
         }
         seen.check_no_losses();
         assert_folded(&seen);
-        // These programs are left out while anybody's call of bpf(2) looks into a map on that CPU, whatever runs there meanwhile: from
-        // 7.0 on such a call can be preempted, and a switch was missing (1 of 200). It is counted, for whatever task: where others look
-        // into maps of theirs all the time, most of it is of theirs.
+        // These programs are left out while anybody's call of bpf(2) looks into a map on that CPU, whatever
+        // runs there meanwhile: from 7.0 on such a call can be preempted, and a switch was missing (1 of
+        // 200). It is counted, for whatever task: where others look into maps of theirs all the time, most of
+        // it is of theirs.
         let compare = || {
             (1..=phases).for_each(|number| {
                 compare_switches(&name, seen.request(number), seen.book.row(number), signals);

@@ -1,4 +1,5 @@
-//! The clocks that tell what lies inside `cpu`, of threads and of CPUs: they tick for what the accounts say was on a CPU.
+//! The clocks that tell what lies inside `cpu`, of threads and of CPUs: they tick for what the accounts say
+//! was on a CPU.
 
 use guestscope::{
     health::{Fidelity, Outcome, Verdict},
@@ -14,7 +15,7 @@ use crate::{
     machine::{Alone, TICK_NS},
 };
 
-/// Who has the clocks that take samples.
+/// Owner of the clocks that take samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clocks {
     OfThreads,

@@ -1,5 +1,6 @@
-//! Which device a wait was for: the one to which its thread had submitted, in the same system call, when it left its CPU; and
-//! none where it waits for what another thread has submitted, even if it has just read ahead itself, in another call.
+//! Which device a wait was for: the one to which its thread had submitted, in the same system call, when it
+//! left its CPU; and none where it waits for what another thread has submitted, even if it has just read
+//! ahead itself, in another call.
 
 use std::{os::unix::fs::MetadataExt as _, time::Duration};
 
@@ -52,7 +53,8 @@ fn a_wait_names_the_device_that_its_thread_had_submitted_to(#[case] is_raw: bool
         {
             let waits = waits_of(&all, calls);
             let named = waits.iter().filter(|wait| wait.io.is_some()).count() as u64;
-            // Where a read of several parts is woken for each of them, the later ones were submitted before an earlier wait.
+            // Where a read of several parts is woken for each of them, the later ones were submitted before
+            // an earlier wait.
             agreement::count("devices", what, named, (10, waits.len() as u64));
             for io in waits.iter().filter_map(|wait| wait.io.as_ref()).filter(|io| !is_code(calls, io)) {
                 assert_eq!(

@@ -1,8 +1,9 @@
-//! Runs a case of the test program under the programs in the kernel and hands over everything that was seen of it.
+//! Runs a case of the test program under the programs in the kernel and hands over everything that was seen
+//! of it.
 //!
-//! Each run loads, attaches and lets go on its own. One run at a time, in this process and beside others: the file
-//! lock is on this test's own executable, so that it leaves nothing behind. On the way it looks at ledgers, which must
-//! add up at any time; the rest is `seen`'s to judge.
+//! Each run loads, attaches and lets go on its own. One run at a time, in this process and beside others: the
+//! file lock is on this test's own executable, so that it leaves nothing behind. On the way it looks at
+//! ledgers, which must add up at any time; the rest is `seen`'s to judge.
 
 use std::{
     collections::HashMap,
@@ -56,7 +57,7 @@ pub(crate) enum Until {
     Lines(usize),
 }
 
-/// What to run, and how.
+/// A run to be made.
 #[derive(Clone)]
 pub(crate) struct Case {
     name: &'static str,
@@ -154,7 +155,8 @@ impl Case {
     }
 }
 
-/// Says why a test had to be left out, in the form that the project's test verb counts; past libtest's capture.
+/// Says why a test had to be left out, in the form that the project's test verb counts; past libtest's
+/// capture.
 pub(crate) fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stdout(), "skipped: {name}: {reason}");
 }
@@ -248,8 +250,8 @@ impl Run {
         std::fs::read_to_string(self.book_file()).map_or(0, |text| text.lines().count())
     }
 
-    /// Reads what waits, unless the case wants the rings to fill; then says in `book.read` how many lines the program
-    /// had written before.
+    /// Reads what waits, unless the case wants the rings to fill; then says in `book.read` how many lines the
+    /// program had written before.
     fn pump(&mut self) {
         let lines = self.lines();
         if lines < self.case.idle_until_lines {
@@ -352,7 +354,8 @@ impl Run {
         status
     }
 
-    /// Until the last thread's end has been seen: a process can be waited for before its threads have left their CPUs.
+    /// Until the last thread's end has been seen: a process can be waited for before its threads have left
+    /// their CPUs.
     async fn settle(&mut self) {
         if self.case.until != Until::Ended {
             return;
@@ -381,7 +384,8 @@ impl Run {
             marks: Vec::new(),
             waits: Vec::new(),
             runs_left_out: losses.runs_left_out,
-            // Whatever runs beside it may have a probe left out, most of all from 7.0 on: that says nothing of this program.
+            // Whatever runs beside it may have a probe left out, most of all from 7.0 on: that says nothing
+            // of this program.
             kernel: KernelLosses { runs_left_out: 0, ..losses },
             pairing: self.pairing.losses,
             undecodable: self.pump.undecodable,

@@ -11,7 +11,8 @@ use crate::{
 
 /// Two readings of the process's clock and the thread's lie between the edge and the book's.
 const READING_NS: u64 = 200_000;
-/// The kernel's books hold a wait when it is over, ours while it lasts: one slice. Some begin with a wake-up's interrupt.
+/// The kernel's books hold a wait when it is over, ours while it lasts: one slice. Some begin with a
+/// wake-up's interrupt.
 const LATE_NS: u64 = 10_000_000;
 /// Each thread's interval ends at the clock of the edge, which another CPU's may be behind.
 const CLOCKS_NS: u64 = 10_000;
@@ -29,8 +30,9 @@ fn the_sum_over_helpers_is_theirs(#[case] name: &'static str) {
         let (low_ns, high_ns) =
             (seen.book.fact("others_low_ns"), seen.book.fact("others_high_ns") + stolen_ns);
         let (cpu_ns, runq_ns) = (helpers.accounts.get(Account::Cpu), helpers.accounts.get(Account::Runq));
-        // The kernel reads the clock from which on a thread is on a CPU when it begins to switch. Where the CPU's turn ends before the
-        // tracepoint (1.2 ms at a time on 7.3.4, in one of ten births), the thread has waited until then for us.
+        // The kernel reads the clock from which on a thread is on a CPU when it begins to switch. Where the
+        // CPU's turn ends before the tracepoint (1.2 ms at a time on 7.3.4, in one of ten births), the thread
+        // has waited until then for us.
         let turns_ns = if is_emulated() && name == "comings" { runq_ns } else { 0 };
         time(name, "helpers' cpu", cpu_ns, (low_ns.saturating_sub(turns_ns), high_ns), READING_NS);
         time(name, "helpers' cpu + runq", cpu_ns + runq_ns, (low_ns, high_ns + runq_ns), READING_NS);

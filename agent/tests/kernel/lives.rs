@@ -1,7 +1,8 @@
-//! Births, programs and ends: who is tracked, what a phase is worth whose thread or program goes away inside it.
+//! Births, programs and ends: who is tracked, what a phase is worth whose thread or program goes away inside
+//! it.
 //!
-//! A row per thread is compared with what every thread wrote down about itself, and with what the kernel added up for
-//! the dead.
+//! A row per thread is compared with what every thread wrote down about itself, and with what the kernel
+//! added up for the dead.
 
 use std::collections::HashSet;
 
@@ -33,10 +34,12 @@ pub(crate) fn compare_the_dead(case: &str, seen: &Seen) {
     let exact = |name: &str| (seen.book.fact(name), seen.book.fact(name));
     count(case, "fault.minor", sum(|thread| thread.counts.fault_minor), exact("minor"));
     count(case, "fault.major", sum(|thread| thread.counts.fault_major), exact("major"));
-    // The kernel adds a thread up before its last switch, and a leader before or after it: the last switches of at
-    // least all other threads are in ours alone. So are those of a thread that is still cleaning up when it is added.
+    // The kernel adds a thread up before its last switch, and a leader before or after it: the last switches
+    // of at least all other threads are in ours alone. So are those of a thread that is still cleaning up
+    // when it is added.
     let threads = dead.len() as u64;
-    // On some kernels there are switches that no tracepoint tells of. They are known afterwards, not in their kind.
+    // On some kernels there are switches that no tracepoint tells of. They are known afterwards, not in their
+    // kind.
     let missed = sum(|thread| thread.counts.switch_missed);
     let voluntary = seen.book.fact("voluntary");
     count(
@@ -64,7 +67,8 @@ pub(crate) fn assert_same_threads<'a>(seen: &Seen, threads: impl Iterator<Item =
     assert!(!in_initial_namespace() || ours == theirs, "{ours:?} {theirs:?}");
 }
 
-/// A phase that nobody ended begins where its thread says, and goes on at least for as long as the thread saw.
+/// A phase that nobody ended begins where its thread says, and goes on at least for as long as the thread
+/// saw.
 fn assert_cut_off(seen: &Seen, phase: &Phase, ending: Ending) {
     assert_eq!(phase.ending, ending, "{phase:?}");
     assert!(seen.book.fact("before_ns") <= phase.start_ns && phase.start_ns <= seen.book.fact("begun_ns"));
@@ -196,8 +200,8 @@ fn a_killed_process_takes_its_phases_with_it() {
             assert_eq!(phase.suspended_ns, 0);
         }
         let asleep = seen.request(1);
-        // The other thread says when both had begun. This one may still have been on its way to bed: on CPU, waiting
-        // for one (0.7 ms were seen), or in the barrier's futex.
+        // The other thread says when both had begun. This one may still have been on its way to bed: on CPU,
+        // waiting for one (0.7 ms were seen), or in the barrier's futex.
         let known = [Account::Sleep, Account::Cpu, Account::Runq, Account::Lock]
             .map(|account| asleep.accounts.get(account));
         assert!(known.iter().sum::<u64>() >= killing_ns - seen.book.fact("begun_ns"), "{asleep:?}");
@@ -264,7 +268,8 @@ fn ten_thousand_threads_leave_no_slot_behind() {
     });
 }
 
-/// Twice as many births and ends as their ring holds, while the agent is away: what does not fit is counted, and touches no phase.
+/// Twice as many births and ends as their ring holds, while the agent is away: what does not fit is counted,
+/// and touches no phase.
 #[test]
 fn births_and_ends_that_found_no_room_are_counted() {
     up_to_three_times(|| {
@@ -283,8 +288,8 @@ fn births_and_ends_that_found_no_room_are_counted() {
         assert_eq!((numbers, seen.requests.len() as u64), ((1..=THREADS).collect(), THREADS));
         assert!(seen.requests.iter().all(|request| request.root().ending == Ending::Ended));
         assert!(task_events > THREADS, "the ring is far too small for this: {task_events}");
-        // Each end that was read is a thread; of as many, or of those of one round more, births were read. The program's first
-        // thread is nobody's child, its child is.
+        // Each end that was read is a thread; of as many, or of those of one round more, births were read.
+        // The program's first thread is nobody's child, its child is.
         let (all, ends) = (2 * (THREADS + 1) + 1, seen.threads.len() as u64);
         count("churn_unread", "read + lost", 2 * ends + task_events, (all - 8, all + 8));
     });

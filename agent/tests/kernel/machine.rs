@@ -1,4 +1,4 @@
-//! What this machine cannot give: a second CPU, hooks that came with later kernels, rest from others.
+//! Limits of this machine: a second CPU, hooks that came with later kernels, rest from others.
 
 use std::{cell::Cell, fs::File, thread::available_parallelism, time::Instant};
 
@@ -22,8 +22,8 @@ impl Alone {
     }
 }
 
-/// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without them, and that verb
-/// knows which one lacks what.
+/// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without
+/// them, and that verb knows which one lacks what.
 pub(crate) fn may_be_missing(hook: &str) -> bool {
     let late = [
         "tp_btf/block_",
@@ -55,7 +55,7 @@ pub(crate) fn was_disturbed() -> bool {
     WAS_DISTURBED.get()
 }
 
-/// The books at the begin of a case.
+/// The kernel's books at the start of a case.
 pub(crate) struct Others {
     ns: u64,
     since: Instant,
@@ -66,7 +66,8 @@ impl Others {
         Self { ns: others_ns(), since: Instant::now() }
     }
 
-    /// At its end, when its program has been waited for. They count in ticks, of each CPU.
+    /// Takes the books at the end of the case, when its program has been waited for. They count in ticks of
+    /// each CPU.
     pub(crate) fn end(self) {
         let cpus = available_parallelism().map_or(1, usize::from) as u64;
         let allowed_ns = self.since.elapsed().as_nanos() as u64 / 10 + 2 * TICK_NS * cpus;
@@ -74,8 +75,8 @@ impl Others {
     }
 }
 
-/// CPU time of everybody but this process and those that it has waited for, and what was stolen: /proc/stat's first line without
-/// what was idle and what programs were given as guests.
+/// CPU time of all but this process and those that it has waited for, plus stolen time: /proc/stat's first
+/// line without idle and guest time.
 fn others_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").expect("/proc is mounted");
     let ticks = stat.lines().next().into_iter().flat_map(|line| line.split_whitespace().skip(1));

@@ -1,8 +1,10 @@
-//! The programs in the running kernel against the kernel's own books. Needs root and BTF; feature `kernel-tests`.
+//! The programs in the running kernel against the kernel's own books. Needs root and BTF; feature
+//! `kernel-tests`.
 //!
-//! Each test runs a case of the example `kernel_subject`, which reads rusage, schedstat, taskstats and the clocks on
-//! both sides of each edge: what the phase says must lie between the two. No test knows how fast this machine is.
-//! Tests wait for each other by a lock, since a second one would be a neighbour that takes CPU time.
+//! Each test runs a case of the example `kernel_subject`, which reads rusage, schedstat, taskstats and the
+//! clocks on both sides of each edge: what the phase says must lie between the two. No test knows how fast
+//! this machine is. Tests wait for each other by a lock, since a second one would be a neighbour that takes
+//! CPU time.
 #![cfg(target_os = "linux")]
 
 mod accounts;

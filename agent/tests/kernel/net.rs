@@ -1,4 +1,4 @@
-//! What TCP went through, against what the kernel says of the socket.
+//! TCP events, against the kernel's numbers for the socket.
 
 use rstest::rstest;
 

@@ -1,4 +1,5 @@
-//! The pulses of all CPUs: each one beats, and nothing that happens inside a machine looks like a pause of it.
+//! The pulses of all CPUs: each one beats, and nothing that happens inside a machine looks like a pause of
+//! it.
 
 use std::{
     io::Write as _,
@@ -27,13 +28,13 @@ use crate::{
 
 /// A clock that does not beat for so long is taken for dead.
 const LIMIT: Duration = Duration::from_secs(6);
-/// How often it may be: on 6.18 under Firecracker a clock stood still for up to 5 s in one start of twelve and for 24 s,
-/// nobody knows why. One that is broken is so every time.
+/// How often it may be: on 6.18 under Firecracker a clock stood still for up to 5 s in one start of twelve
+/// and for 24 s, nobody knows why. One that is broken is so every time.
 const STARTS: u32 = 15;
 /// For so many beats.
 const BEATS: u64 = 40;
-/// Threads that take a whole CPU give it back by themselves: nobody else may get the chance to make them. Long enough for
-/// the beats, and over before [`LIMIT`].
+/// Threads that take a whole CPU give it back by themselves: nobody else may get the chance to make them.
+/// Long enough for the beats, and over before [`LIMIT`].
 const SPINNING: Duration = Duration::from_secs(10);
 
 fn loaded(test: &str) -> Option<Loaded> {
@@ -94,9 +95,10 @@ fn every_cpu_beats_also_where_it_has_nothing_to_do() {
     });
 }
 
-/// Runs a case until all clocks beat. On this kernel (6.18 under Firecracker) one was once seen to stand still in fifteen starts
-/// that took 90 s, beside threads that woke up on its CPU every 3 ms; nobody knows why. That says nothing of what is tested
-/// here, so it is said and not held against it, but in guests of our own, whose kernels have no such riddle.
+/// Runs a case until all clocks beat. On this kernel (6.18 under Firecracker) one was once seen to stand
+/// still in fifteen starts that took 90 s, beside threads that woke up on its CPU every 3 ms; nobody knows
+/// why. That says nothing of what is tested here, so it is said and not held against it, but in guests of our
+/// own, whose kernels have no such riddle.
 fn while_clocks_stand_still(case: impl Fn()) {
     up_to_or(STARTS, case, |last| {
         assert!(std::env::var_os("GUESTSCOPE_DISPOSABLE").is_none(), "{STARTS} times: {last}");
@@ -121,8 +123,8 @@ fn assert_none_beats(loaded: &Loaded, cpus: &[u32]) {
     assert_eq!(last(), before);
 }
 
-/// A CPU that goes between the look and the start of its pulse fails once; what has begun by then would beat alone, and wait for
-/// the others for ever.
+/// A CPU that goes between the look and the start of its pulse fails once; what has begun by then would beat
+/// alone, and wait for the others for ever.
 #[test]
 fn pulses_that_do_not_start_on_every_cpu_are_started_again_at_the_next_look() {
     let test = "pauses::pulses_that_do_not_start";
@@ -159,9 +161,9 @@ fn restarts(loaded: &mut Loaded, cpus: &[u32]) {
     assert!(consequence.starts_with("missing: whether the whole machine was stopped"), "{consequence}");
 }
 
-/// Real-time threads, where there may be any, take every CPU for as long as the kernel lets them, beside others that only
-/// spin: whoever reads the records of this is late, and no CPU was stopped. A host that stops all of them and keeps no
-/// account of it does so now and then, not every time.
+/// Real-time threads, where there may be any, take every CPU for as long as the kernel lets them, beside
+/// others that only spin: the thread that reads the records is late, and no CPU was stopped. A host that
+/// stops all of them and keeps no account of it does so now and then, not every time.
 #[test]
 fn cpus_without_a_moment_of_rest_were_not_stopped() {
     let test = "pauses::cpus_without_a_moment_of_rest";
@@ -176,8 +178,8 @@ fn cpus_without_a_moment_of_rest_were_not_stopped() {
     });
 }
 
-/// Lets each of these CPUs have something to do now and then meanwhile: the clock of one that has nothing at all stands still
-/// for seconds at times (see [`STARTS`]), and what is looked at here is something else.
+/// Lets each of these CPUs have something to do now and then meanwhile: the clock of one that has nothing at
+/// all stands still for seconds at times (see [`STARTS`]), and what is looked at here is something else.
 fn awake(cpus: &[u32], meanwhile: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

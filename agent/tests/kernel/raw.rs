@@ -1,7 +1,8 @@
-//! The same truths by raw tracepoints and a BTF file, as on a kernel that was built without BTF: fidelity `raw`.
+//! The same truths by raw tracepoints and a BTF file, as on a kernel that was built without BTF: fidelity
+//! `raw`.
 //!
-//! The running kernel's own BTF is the file. Bodies are the same as with types; what differs is how memory is read, and how
-//! saved registers are found. So there is a case for each structure that is read.
+//! The running kernel's own BTF is the file. Bodies are the same as with types; what differs is how memory is
+//! read, and how saved registers are found. So there is a case for each structure that is read.
 
 use guestscope::{
     kernel::btf::{Btf, KERNEL_BTF},

@@ -1,4 +1,4 @@
-//! What was seen of a run, and what must hold for every run: all adds up, nests, and nothing is lost unsaid.
+//! Observations of a run, and invariants of every run: all adds up, nests, and nothing is lost unsaid.
 //!
 //! It judges nothing of a single case.
 
@@ -60,7 +60,8 @@ impl Seen {
         }
     }
 
-    /// What holds for every run: it ended well, everything adds up and lies within what is around it.
+    /// Checks the invariants of every run: it ended well, everything adds up and lies within what is around
+    /// it.
     pub(crate) fn check(&self) {
         let killed_by_us = self.status.signal() == Some(libc::SIGKILL);
         assert!(self.status.success() || killed_by_us, "the program ends well: {}", self.status);
@@ -80,7 +81,7 @@ impl Seen {
         }
     }
 
-    /// What waits hold is in the accounts of their request.
+    /// Checks that the time of waits is in the accounts of their request.
     fn check_waits(&self) {
         let mut sums: HashMap<u64, Accounts> = HashMap::new();
         for wait in &self.waits {
@@ -106,9 +107,9 @@ impl Seen {
 
     /// Nothing was lost, in the kernel or in pairing.
     pub(crate) fn check_no_losses(&self) {
-        // A storm of long waits may fill their ring: how many were lost is counted, and nothing else depends on them.
-        // The end of an I/O that interrupts certain tasks of some guests reaches no program: see `KERNELS.md`. Where I/Os are
-        // what a test is about, it counts them.
+        // A storm of long waits may fill their ring: how many were lost is counted, and nothing else depends
+        // on them. The end of an I/O that interrupts certain tasks of some guests reaches no program: see
+        // `KERNELS.md`. Where I/Os are what a test is about, it counts them.
         let KernelLosses { waits, sums_torn, ends_unseen, ios, .. } = self.kernel;
         assert_eq!(
             self.kernel,

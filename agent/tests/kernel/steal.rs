@@ -1,4 +1,4 @@
-//! What the hypervisor took, against the kernel's own count of it.
+//! Stolen time, against the kernel's own count of it.
 
 use guestscope_ebpf::Account;
 
@@ -15,7 +15,8 @@ fn what_was_stolen_is_what_the_kernel_counts() {
         seen.check();
         let phases: Vec<_> = (1..=seen.book.fact("cpus")).map(|cpu| seen.request(cpu)).collect();
         let ours_ns: u64 = phases.iter().map(|phase| phase.counts.steal_ns).sum();
-        // What others ran on these CPUs lost its share, and each CPU's last tick is not in the kernel's count yet.
+        // What others ran on these CPUs lost its share, and each CPU's last tick is not in the kernel's count
+        // yet.
         let others_ns: u64 = phases.iter().map(|phase| phase.accounts.get(Account::Runq)).sum();
         let stolen_ns = seen.book.fact("stolen_ns");
         let bounds = (stolen_ns.saturating_sub(TICK_NS), stolen_ns + TICK_NS);

@@ -1,4 +1,4 @@
-//! Events of devices as they come from this kernel, and such as a program sends in its name.
+//! Events of devices as they come from this kernel, and forged ones that a program sends.
 
 use std::{io::ErrorKind, os::fd::AsRawFd as _, thread, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::harness::skipped;
 
 /// A device that every machine has, and whose events nobody acts on.
 const DEVICE: &str = "/sys/class/mem/null/uevent";
-/// As the kernel says it where it does.
+/// A forged copy of the kernel's message.
 const FORGED: &[u8] = b"change@/devices/platform/VMGENCTR:00\0ACTION=change\0NEW_VMGENID=1\0SEQNUM=1\0";
 /// Looks, of which each waits for some milliseconds.
 const LOOKS: u32 = 1_000;
@@ -51,7 +51,8 @@ fn the_kernel_s_events_are_heard_and_nobody_else_s() {
     assert!(before.contains(&Message::Other), "{before:?}");
     let is_forged = |message: &Message| matches!(message, Message::Kernel(bytes) if bytes == FORGED);
     assert!(!before.iter().any(is_forged), "{before:?}");
-    // Nor does the kernel send along what a program asks for under such a name: letters and digits alone, and with words before.
+    // Nor does the kernel send along what a program asks for under such a name: letters and digits alone, and
+    // with words before.
     let asked =
         |field: &str| std::fs::write(DEVICE, format!("change 00000000-0000-4000-8000-000000000001 {field}"));
     assert_eq!(asked("NEW_VMGENID=1").expect_err("a name").kind(), ErrorKind::InvalidInput);

@@ -64,7 +64,7 @@ fn each_sample_of_loadgen_is_a_request_with_its_id() {
     assert_eq!(seen.named("forward ResNet").len(), 40);
 }
 
-/// What trainers.py says where a package is missing.
+/// Exit code of trainers.py where a package is missing.
 const NO_PACKAGE: i32 = 77;
 
 #[rstest]
@@ -89,7 +89,7 @@ fn each_step_of_a_trainer_is_a_phase(#[case] trainer: &str, #[case] steps: &[(&s
     }
 }
 
-/// What answers a sample is a request of its own, named by the harness's outer range.
+/// The answer to a sample is a request of its own, named by the harness's outer range.
 #[test]
 fn ranges_of_a_loadgen_harness_hold_the_models_phases() {
     let test = "training::ranges_of_a_loadgen_harness_hold_the_models_phases";

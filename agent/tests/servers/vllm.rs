@@ -39,7 +39,7 @@ const FAULT_MS: &str = "150";
 const COMPARED: std::ops::RangeInclusive<u64> = 1_001..=1_009;
 const NAME: &str = "POST /v1/completions";
 
-/// What a client has of one request.
+/// A client's data on one request.
 struct Answer {
     begin_ns: u64,
     duration_ns: u64,

@@ -6,8 +6,8 @@
 
 use guestscope_marker::{HEADER_BYTES, call};
 
-/// The library divides by constants, indexes within masks and unwraps nothing, so no panic is left in it after
-/// optimisation (a test looks for one); the compiler wants a handler nevertheless.
+/// The library divides by constants, indexes within masks and unwraps nothing, so no panic is left in it
+/// after optimisation (a test looks for one); the compiler wants a handler nevertheless.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {
@@ -46,7 +46,7 @@ pub extern "C" fn guestscope_end(token: u64) {
     call::end(token);
 }
 
-/// Begins the first phase of a request, at the instant at which that began.
+/// Begins the first phase of a request, at the instant at which the request began.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn guestscope_context(token: u64, trace_id: *const u8, par
     call::context(token, trace_id, parent);
 }
 
-/// Makes the phase of a token a child of a span of the program's own.
+/// Makes the phase of a token a child of one of the program's own spans.
 ///
 /// # Safety
 /// `trace_id` is null or points to 16 readable bytes, `span_id` is null or points to 8.
@@ -113,7 +113,8 @@ pub unsafe extern "C" fn guestscope_parent(token: u64, trace_id: *const u8, span
     call::parent(token, trace_id, span);
 }
 
-/// Writes a token's `traceparent` header and a NUL; returns its length without the NUL, 0 if nothing was written.
+/// Writes a token's `traceparent` header and a NUL; returns its length without the NUL, 0 if nothing was
+/// written.
 ///
 /// # Safety
 /// `out` is null or points to `cap` writable bytes.
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn guestscope_rename(token: u64, name: *const u8, len: usi
     unsafe { call::rename(token, name, len, status) }
 }
 
-/// Says something of a source.
+/// Sends a message of a source.
 ///
 /// # Safety
 /// `text` is null or points to `len` readable bytes.

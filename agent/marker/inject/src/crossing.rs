@@ -1,21 +1,20 @@
-//! Ranges that begin on one thread and end on another: such time is no thread's.
-//! Yields which names do so, learned from the first one of each that did. A range of a name that has not yet
-//! is taken for a phase of the thread that begins it, as most are; its share of that thread is given up when
-//! another thread ends it. It deliberately remembers the last 256 begins only: what it has forgotten is
-//! learned from a later one.
+//! Ranges that begin on one thread and end on another: their time is no thread's.
+//! Yields the names of such ranges, learned from the first one that crossed. Before that a range is taken for
+//! a phase of the thread that begins it, as most are; its share of that thread is given up when another
+//! thread ends it. It deliberately remembers the last 256 begins only: a forgotten one is learned from a
+//! later one.
 
 use core::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Begins that are remembered.
+/// Begins remembered.
 const BEGINS: usize = 256;
-/// Names that are.
+/// Names remembered.
 const NAMES: usize = 64;
 
-/// A range that began: its token, or all bits of it turned once another thread has ended it; and the hash of
-/// its name.
+/// A range that began: its token, inverted once another thread has ended it; and the hash of its name.
 struct Begun {
     token: AtomicU64,
     name: AtomicU64,
@@ -23,7 +22,7 @@ struct Begun {
 
 static BEGUN: [Begun; BEGINS] =
     [const { Begun { token: AtomicU64::new(0), name: AtomicU64::new(0) } }; BEGINS];
-/// Hashes of the names that cross. A full one forgets what was there.
+/// Hashes of names that cross. A new one replaces the old one in its place.
 static CROSSING: [AtomicU64; NAMES] = [const { AtomicU64::new(0) }; NAMES];
 
 fn slot(token: u64) -> &'static Begun {
@@ -48,7 +47,7 @@ pub(crate) fn begun(token: u64, name: u64) {
     slot.token.store(token, Release);
 }
 
-/// Another thread ends it.
+/// Another thread ends the range.
 pub(crate) fn ended_elsewhere(token: u64) {
     let slot = slot(token);
     if slot.token.load(Acquire) == token {
@@ -58,7 +57,7 @@ pub(crate) fn ended_elsewhere(token: u64) {
     }
 }
 
-/// Whether another thread has ended it, as far as is remembered.
+/// Whether another thread has ended the range, as far as is remembered.
 pub(crate) fn has_ended_elsewhere(token: u64) -> bool {
     slot(token).token.load(Acquire) == !token
 }

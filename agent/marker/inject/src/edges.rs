@@ -3,35 +3,35 @@
 
 use guestscope_marker::call;
 
-/// Where a phase comes from, as the contract numbers it.
+/// Source of a phase, as the contract numbers it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Nvtx = 3,
     Itt = 4,
 }
 
-/// A phase begins on this thread.
+/// Begins a phase on this thread.
 #[inline]
 pub(crate) fn begin(source: Source, name: Name<'_>, number: u64) -> u64 {
     // SAFETY: a name is readable as far as it is looked at: the library reads its first 64 bytes.
     unsafe { call::begin_from(source as u8, name.bytes.as_ptr(), name.length, number) }
 }
 
-/// A phase that is a detail of what this thread is inside.
+/// Begins a phase that is a detail of this thread's open one.
 #[inline]
 pub(crate) fn begin_detail(source: Source, name: Name<'_>) -> u64 {
     // SAFETY: as above.
     unsafe { call::begin_detail(source as u8, name.bytes.as_ptr(), name.length, 0) }
 }
 
-/// Something happened on this thread.
+/// Marks an event on this thread.
 #[inline]
 pub(crate) fn mark(name: Name<'_>) {
     // SAFETY: as above.
     unsafe { call::mark(name.bytes.as_ptr(), name.length) }
 }
 
-/// What a source says of itself.
+/// Sends a message of a source.
 #[cold]
 pub(crate) fn tell(source: Source, text: &[u8]) {
     // SAFETY: pointer and length are those of a slice.

@@ -1,8 +1,8 @@
 //! Tasks that are too short to be phases: an edge costs about as much as the shortest of them takes. A task's
-//! length is known at its end only and a phase begins at its begin, so it is decided by kind, from how long
-//! the first ones of the kind took. The first ones of a library's inside compile, so such a kind is looked at
-//! again and again while it is shown; what a program marks itself is decided once. Yields whether a task is
-//! shown. A kind that was found too short stays hidden.
+//! length is known only at its end and a phase begins at its start, so it is decided by kind, from the length
+//! of the first ones. The first tasks inside a library compile, so such a kind is measured again and again
+//! while it is shown; a program's own marks are decided once. Yields whether a task is shown. A kind found
+//! too short stays hidden.
 
 use core::{
     ffi::c_int,
@@ -13,21 +13,21 @@ use core::{
     },
 };
 
-/// Kinds of which most take less are no phases. Not the mean: the first one of a kind compiles, and some wait
-/// for a CPU.
+/// A kind is hidden if most of its tasks take less. Not the mean: the first task of a kind compiles, and some
+/// wait for a CPU.
 const SHORTEST_NS: u64 = 20_000;
 /// Tasks of a kind that are measured.
 const LOOKED_AT: i32 = 64;
-/// After so many, most of which are long, a kind is known to be long enough.
+/// Tasks after which a kind is long enough, if `EARLY_LONG` of them are.
 const EARLY: i32 = 8;
 const EARLY_LONG: u64 = 6;
 /// Added to the count of a kind that is shown.
 const SHOWN: i32 = 1 << 16;
-/// The count of a kind that is not.
+/// The count of a hidden kind.
 const HIDDEN: i32 = 2 << 16;
 
-/// What is known of a kind, in two fields that ITT's structures have for a tool: how many were measured, and
-/// how long they took.
+/// Measurement of a kind, in two fields that ITT's structures have for a tool: how many tasks were measured,
+/// and how many of them were long.
 #[repr(C)]
 pub(crate) struct Kind {
     count: AtomicI32,
@@ -36,12 +36,12 @@ pub(crate) struct Kind {
 
 const _: () = assert!(size_of::<c_int>() == size_of::<AtomicI32>());
 
-/// A task as its kind has it.
+/// The measurement of one task.
 #[derive(Clone, Copy)]
 pub(crate) struct Measured {
-    /// Null: it is not measured.
+    /// Its kind; null: it is not measured.
     kind: *const Kind,
-    /// Since then. The lowest bit tells that it is not shown.
+    /// Start. The lowest bit is set if the task is not shown.
     begun_ns: u64,
 }
 
@@ -53,7 +53,7 @@ struct Time {
 }
 
 unsafe extern "C" {
-    // The C library's asks the kernel for nothing where that lets it.
+    // The C library's version makes no system call where the vDSO allows it.
     fn clock_gettime(clock: c_int, time: *mut Time) -> c_int;
 }
 
@@ -70,7 +70,7 @@ impl Kind {
         Self { count: AtomicI32::new(0), long: AtomicU64::new(0) }
     }
 
-    /// A task of this kind begins. `is_doubtful`: it is not shown until its kind is known.
+    /// A task of this kind begins. `is_doubtful`: hidden until its kind is decided.
     #[inline]
     pub(crate) fn begin(&self, is_doubtful: bool) -> Measured {
         let count = self.count.load(Relaxed);
@@ -86,14 +86,14 @@ impl Kind {
 }
 
 impl Measured {
-    /// It is shown, whatever its kind.
+    /// A task that is shown, whatever its kind.
     pub(crate) const NOT: Self = Self { kind: ptr::null(), begun_ns: 0 };
 
     pub(crate) const fn is_shown(self) -> bool {
         self.begun_ns & 1 == 0
     }
 
-    /// It ended: its kind, if that was found to be too short just now.
+    /// The task ended; returns its kind, if that was found too short just now.
     #[inline]
     pub(crate) fn end(self) -> Option<*const Kind> {
         if self.kind.is_null() {
@@ -116,7 +116,7 @@ impl Measured {
         };
         let is_decided = kind.count.compare_exchange(known, decided, AcqRel, Relaxed).is_ok();
         if is_decided && decided >= SHOWN && decided & !SHOWN & !HIDDEN == 0 {
-            // From here on others are counted.
+            // From here on other tasks are counted.
             kind.long.store(0, Relaxed);
         }
         (is_decided && decided == HIDDEN).then_some(self.kind)

@@ -1,7 +1,7 @@
-//! ITT 3: each static part of it in a process (oneDNN's, PyTorch's, an OpenMP runtime's) hands over its list
-//! of functions at its first call, through the library that INTEL_LIBITTNOTIFY64 names. Layouts and names are
-//! those of `ittnotify_config.h` and `ittnotify_static.h` of https://github.com/intel/ittapi (version 3).
-//! Yields phases of source itt. It deliberately takes no frames that are told after they were: an edge is
+//! ITT 3: each static part of it in a process (oneDNN's, PyTorch's, an OpenMP runtime's) passes its list of
+//! functions at its first call to the library that INTEL_LIBITTNOTIFY64 names. Layouts and names are those of
+//! `ittnotify_config.h` and `ittnotify_static.h` of https://github.com/intel/ittapi (version 3).
+//! Yields phases of source itt. It deliberately takes no frames that are reported afterwards: an edge is made
 //! when it happens.
 
 mod events;
@@ -27,7 +27,7 @@ use crate::{
 
 type Function = *const c_void;
 
-/// The begin of `__itt_global`, up to the C library's mutex.
+/// The beginning of `__itt_global`, up to the C library's mutex.
 #[repr(C)]
 struct Global {
     magic: [u8; 8],
@@ -41,16 +41,16 @@ struct Global {
     error_handler: *const c_void,
     /// Never set.
     path: *const c_void,
-    /// In glibc on aarch64 the mutex is a word longer, and the one that is never set lies here.
+    /// In glibc on aarch64 the mutex is a word longer, and the word that is never set lies here.
     functions: *mut Info,
     functions_behind: *mut Info,
 }
 
 const MAGIC: [u8; 8] = [0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30];
 const MAJOR: c_ulong = 3;
-/// Before, entries had no `null`.
+/// Oldest build supported: before, entries had no `null`.
 const BUILD_LEAST: c_ulong = 20_111_111;
-/// Functions of a list; today's have 150.
+/// Most functions of a list; today's have 150.
 const MOST_FUNCTIONS: usize = 1_000;
 
 /// `__itt_api_info`.
@@ -59,7 +59,7 @@ struct Info {
     name: *const c_char,
     place: *mut Function,
     initial: Function,
-    /// What stands there without a tool.
+    /// The function in place without a tool.
     null: Function,
     group: c_int,
 }
@@ -71,10 +71,10 @@ pub(crate) struct Id {
     parts: [u64; 3],
 }
 
-/// Everything is shown, however short.
+/// Whether tasks are shown however short.
 static SHOWS_ALL: AtomicBool = AtomicBool::new(false);
 
-/// The static part calls this once. Without an agent all is as without the library.
+/// Called once by the static part. Without an agent everything is as without the library.
 ///
 /// # Safety
 /// `global` is null or the static part's.
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn __itt_api_init(global: *const c_void, _: c_int) {
     }
 }
 
-/// What this library has for a function.
+/// This library's version of a function.
 fn function(name: &CStr) -> Option<Function> {
     let name = name.to_bytes().strip_prefix(b"__itt_")?;
     let all = [tasks::functions(), overlapped::functions(), events::functions(), known::functions()];
@@ -133,7 +133,7 @@ pub(crate) struct Ours(Function);
 // SAFETY: the address of a function.
 unsafe impl Sync for Ours {}
 
-/// A kind of tasks is left out from here on, which is said of sixteen of them.
+/// Reports, for up to sixteen kinds, that a kind of tasks is left out from here on.
 #[cold]
 fn say_too_short(kind: *const Kind) {
     static SAID: AtomicU32 = AtomicU32::new(0);

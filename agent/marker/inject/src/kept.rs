@@ -1,7 +1,7 @@
 //! Names that outlive the call that gives them: domains, registered strings, categories.
 //! Yields handles for the program, which are addresses within one block of zeros: a page of it costs memory
-//! once it is used. What does not fit shares one name, and it is said. It deliberately gives nothing back:
-//! programs register what they know beforehand.
+//! only once it is used. Names that do not fit share one, which is reported. It deliberately frees nothing:
+//! programs register names beforehand.
 
 use core::{
     cell::UnsafeCell,
@@ -19,9 +19,9 @@ use crate::edges::{Name, Source, tell};
 
 /// 20,000 names of 40 bytes.
 const BYTES: usize = 1 << 20;
-/// Behind them, so that a head and the longest name can be read at any handle.
+/// Bytes after the block, so that a head and the longest name can be read at any handle.
 const SLACK: usize = 128;
-/// Handles lie on multiples of this.
+/// Alignment of handles.
 const GRAIN: usize = 8;
 
 #[repr(C, align(8))]
@@ -33,12 +33,12 @@ unsafe impl Sync for Block {}
 static BLOCK: Block = Block(UnsafeCell::new([0; BYTES + SLACK]));
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// What stands at a handle, with the name behind it.
+/// Head at a handle, followed by the name.
 #[repr(C)]
 struct Head {
-    /// Made of its own address: a number that was never a handle has another one.
+    /// Hash of its own address: tells it from a number that was never a handle.
     check: u32,
-    /// More than the bytes that follow where the name was cut.
+    /// Length of the name: more than the bytes that follow if it was cut.
     length: u32,
 }
 
@@ -51,12 +51,12 @@ fn check(offset: usize) -> u32 {
     (offset as u32).wrapping_mul(0x9e37_79b1) ^ 0x6773_636f
 }
 
-/// Zeros of the block for one thread to fill, on a multiple of 8. None: it is full.
+/// Zeros of the block for one thread to fill, aligned to 8. None: it is full.
 pub(crate) fn room(bytes: usize) -> Option<*mut u8> {
     let bytes = bytes.next_multiple_of(GRAIN);
     let offset = TAKEN.fetch_add(bytes, Relaxed);
     if offset >= BYTES || BYTES - offset < bytes {
-        // Stays full: the counter goes back, so that it never wraps.
+        // It stays full: the counter goes back, so that it never wraps.
         TAKEN.fetch_sub(bytes, Relaxed);
         return None;
     }
@@ -64,7 +64,7 @@ pub(crate) fn room(bytes: usize) -> Option<*mut u8> {
     Some(unsafe { block().add(offset) })
 }
 
-/// Keeps a name; its handle.
+/// Keeps a name; returns its handle.
 pub(crate) fn keep(source: Source, name: Name<'_>) -> *const u8 {
     let bytes = &name.bytes[..name.bytes.len().min(NAME_BYTES_READ)];
     let Some(at) = room(size_of::<Head>() + bytes.len()) else { return others(source) };
@@ -77,14 +77,14 @@ pub(crate) fn keep(source: Source, name: Name<'_>) -> *const u8 {
     at
 }
 
-/// The handle that is shared by what does not fit.
+/// The handle shared by names that do not fit.
 #[cold]
 fn others(source: Source) -> *const u8 {
     say_full(source);
     OTHERS.as_ptr()
 }
 
-/// It is said once.
+/// Reports once that the block is full.
 pub(crate) fn say_full(source: Source) {
     static SAID: AtomicUsize = AtomicUsize::new(0);
     if SAID.fetch_or(1 << source as u32, AcqRel) & 1 << source as u32 == 0 {
@@ -94,7 +94,7 @@ pub(crate) fn say_full(source: Source) {
 
 static OTHERS: [u8; 1] = [0];
 
-/// The name of a handle. None for what is no handle.
+/// The name of a handle. None if it is no handle.
 #[inline]
 pub(crate) fn get(handle: *const u8) -> Option<Name<'static>> {
     if ptr::eq(handle, OTHERS.as_ptr()) {
@@ -120,7 +120,7 @@ pub(crate) fn get(handle: *const u8) -> Option<Name<'static>> {
 static CATEGORIES: [Category; 256] = [const { Category::new() }; 256];
 
 struct Category {
-    /// Its domain and number, mixed; 0 is free.
+    /// Hash of its domain and number; 0 is free.
     key: AtomicUsize,
     name: AtomicUsize,
 }
@@ -136,12 +136,12 @@ fn category_key(domain: u64, number: u32) -> usize {
     mixed as usize | 1
 }
 
-/// The place of a key, or a free one, within eight.
+/// The places for a key, of eight.
 fn places(key: usize) -> impl Iterator<Item = &'static Category> {
     (0..8).filter_map(move |step| CATEGORIES.get(((key >> 32) + step) & 255))
 }
 
-/// Names a category; the first name stays. One of more than fit has none.
+/// Names a category; the first name stays. Categories that do not fit have none.
 pub(crate) fn name_category(domain: u64, number: u32, name: *const u8) {
     let key = category_key(domain, number);
     for place in places(key) {

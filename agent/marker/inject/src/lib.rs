@@ -1,9 +1,9 @@
-//! Turns the NVTX ranges and ITT tasks that a program has in it already into phases. Both interfaces load a
-//! tool's library by a variable of the environment and hand it their tables of functions; this is that
-//! library, for both.
+//! Turns the NVTX ranges and ITT tasks that a program already contains into phases. Both interfaces load a
+//! tool's library by an environment variable and pass it their tables of functions; this is that library, for
+//! both.
 //! Yields libguestscope-inject.so, with an instance of the marker library in it, which meets the agent as
-//! this is loaded. It deliberately allocates nothing and needs no other library: it comes into every program
-//! that the agent starts.
+//! this is loaded. It deliberately allocates nothing and needs no other library: it is loaded into every
+//! program that the agent starts.
 
 #![no_std]
 #![feature(thread_local)]
@@ -19,8 +19,8 @@ mod text;
 
 use core::ffi::{CStr, c_char};
 
-/// As in the marker's shared library: no panic is left after optimisation (a test looks for one), and the
-/// compiler wants this.
+/// As in the marker's shared library: no panic is left after optimisation (a test looks for one), but the
+/// compiler requires a handler.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {
@@ -33,7 +33,7 @@ unsafe extern "C" {
     fn getenv(name: *const c_char) -> *const c_char;
 }
 
-/// A variable of the environment, for as long as nobody changes that: callers look at it at once.
+/// An environment variable, valid as long as nobody changes it: callers use it at once.
 fn variable(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: the name is a C string; the result is null or a C string.
     let value = unsafe { getenv(name.as_ptr()) };
@@ -41,7 +41,7 @@ fn variable(name: &CStr) -> Option<&'static CStr> {
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }
 
-/// Whether an agent has asked for this: the variable that names this library may outlive it.
+/// Whether an agent asked for this: the variable that names this library may outlive it.
 fn has_agent() -> bool {
     variable(c"GUESTSCOPE_NOTIFY").is_some()
 }

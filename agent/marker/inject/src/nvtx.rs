@@ -1,8 +1,8 @@
-//! NVTX 3: every copy of it in a process (a header, so there may be many) hands over its tables of functions
-//! at its first call, through the library that NVTX_INJECTION64_PATH names. Numbers and layouts are those of
+//! NVTX 3: every copy of it in a process (a header, so there may be many) passes its tables of functions at
+//! its first call to the library that NVTX_INJECTION64_PATH names. Numbers and layouts are those of
 //! `nvtxDetail/nvtxTypes.h` and `nvToolsExt.h` of https://github.com/NVIDIA/NVTX (version 3).
-//! Yields phases of source nvtx. It deliberately leaves what is not about time to be nothing: resources,
-//! threads' and devices' names, synchronisation objects, extensions.
+//! Yields phases of source nvtx. It deliberately ignores calls that are not about time: resources, threads'
+//! and devices' names, synchronisation objects, extensions.
 
 use core::{
     ffi::{c_char, c_int, c_uint, c_void},
@@ -17,9 +17,9 @@ use crate::{
     text::{self, Text, Wide},
 };
 
-/// What a push or a pop returns where no tool is there. The program sees what it would see without.
+/// Result of a push or a pop without a tool: the program sees the same with this one.
 const NO_TRACKING: c_int = -2;
-/// The key of the domain without a handle. No handle is so small.
+/// The key of the domain without a handle, lower than any handle.
 const DEFAULT: u64 = 1;
 
 type Handle = *const u8;
@@ -53,7 +53,7 @@ const ASCII: i32 = 1;
 const UNICODE: i32 = 2;
 const REGISTERED: i32 = 3;
 
-/// Modules and, in each, what is of interest, by the numbers of the functions.
+/// Module numbers; below, the functions used of each, by their numbers.
 const CORE: c_uint = 1;
 const CORE2: c_uint = 5;
 
@@ -78,7 +78,7 @@ fn domain_functions() -> [(usize, Function); 11] {
     ]
 }
 
-/// NVTX calls this once for each of its copies. 0: it does without, as if the variable named no library.
+/// Called once by each copy of NVTX. Returns 0 if the copy must work without a tool.
 ///
 /// # Safety
 /// `get_export_table` is null or NVTX's.
@@ -122,7 +122,7 @@ fn key(domain: Handle) -> u64 {
     if domain.is_null() { DEFAULT } else { domain as u64 }
 }
 
-/// Calls with the name of what happens, and the number that it bears.
+/// Calls `then` with an event's name and number.
 ///
 /// # Safety
 /// `attributes` is null or NVTX's structure.
@@ -159,7 +159,7 @@ unsafe fn with_attributes<R>(
     }
 }
 
-/// The payload, where it is a whole number that is not negative.
+/// The payload, if it is a nonnegative integer.
 #[inline]
 fn number(attributes: &Attributes) -> u64 {
     let payload = attributes.payload;
@@ -172,7 +172,7 @@ fn number(attributes: &Attributes) -> u64 {
     }
 }
 
-/// The name behind its domain's.
+/// A name after its domain's.
 #[inline]
 fn with_domain<R>(domain: Handle, name: Name<'_>, then: impl FnOnce(Name<'_>) -> R) -> R {
     if domain.is_null() {
@@ -285,7 +285,7 @@ extern "C" fn domain_mark_ex(domain: Handle, attributes: *const Attributes) {
     unsafe { with_attributes(domain, attributes, |name, _| edges::mark(name)) };
 }
 
-/// A registered string bears its domain's name from the start.
+/// A registered string has its domain's name in front from the start.
 extern "C" fn register(domain: Handle, string: *const c_char) -> Handle {
     // SAFETY: as above.
     with_domain(domain, unsafe { text::borrowed(string) }, |name| kept::keep(Source::Nvtx, name))

@@ -1,8 +1,8 @@
-//! What is open on each thread, and how it ends. Phases of the marker nest; ranges of two domains, and those
-//! that have a begin and an end of their own, need not: what stands above one that ends is left and entered
-//! again, so that it goes on.
+//! Open ranges of each thread, and their ends. Phases of the marker nest; ranges of two domains, and those
+//! with explicit begin and end, need not: ranges above one that ends are left and entered again, so that they
+//! go on.
 //! Yields edges in an order that the contract allows, whatever the program does: an end without a begin fires
-//! nothing. It deliberately keeps 128 open ranges per thread. What is deeper is counted, and no phase.
+//! nothing. It deliberately keeps 128 open ranges per thread. Deeper ones are counted, and are no phases.
 
 use core::cell::Cell;
 
@@ -20,9 +20,9 @@ const DEEPEST: usize = 128;
 /// A range that is open on this thread.
 #[derive(Clone, Copy)]
 struct Open {
-    /// 0: it is no phase.
+    /// Token; 0: it is no phase.
     token: u64,
-    /// The next end of this domain ends it; 0: an end that names its token does.
+    /// Domain whose next end ends it; 0: an end that names its token does.
     domain: u64,
     measured: Measured,
 }
@@ -37,10 +37,10 @@ impl Open {
 
 /// The open ranges of a thread, the outermost first. Only that thread touches them.
 struct Ranges {
-    /// The process that they were begun in: a forked child is inside none.
+    /// The process in which they began: a forked child is inside none.
     process: Cell<u32>,
     count: Cell<usize>,
-    /// Nested ones that there was no room for.
+    /// Number of nested ranges without room.
     deeper: Cell<u64>,
     open: [Cell<Open>; DEEPEST],
 }
@@ -53,15 +53,15 @@ static RANGES: Ranges = Ranges {
     open: [const { Cell::new(NONE) }; DEEPEST],
 };
 
-/// What there is to say of a range that begins.
+/// A range that begins.
 pub(crate) struct Begin<'a> {
     pub(crate) source: Source,
     pub(crate) name: Name<'a>,
     /// Number to show, 0 for none.
     pub(crate) number: u64,
-    /// How long ranges of its kind take is looked at, or was and is too short.
+    /// Measurement of its kind, as long as that is undecided or too short.
     pub(crate) measured: Measured,
-    /// It is a library's: a detail of what the thread is inside.
+    /// Whether it is a library's: a detail of an open phase.
     pub(crate) is_detail: bool,
 }
 
@@ -77,7 +77,7 @@ impl Begin<'_> {
     }
 }
 
-/// A range begins that the next end of its domain ends, on the same thread.
+/// Begins a range that the next end of its domain ends, on the same thread.
 #[inline]
 pub(crate) fn push(domain: u64, begin: &Begin<'_>) {
     let ranges = here();
@@ -87,7 +87,7 @@ pub(crate) fn push(domain: u64, begin: &Begin<'_>) {
     ranges.add(Open { token: begin.fire(), domain, measured: begin.measured });
 }
 
-/// The innermost range of the domain ends: what was to be measured of it. None is open: nothing happens.
+/// Ends the innermost range of the domain and returns its measurement. Nothing happens if none is open.
 #[inline]
 pub(crate) fn pop(domain: u64) -> Measured {
     let ranges = here();
@@ -98,7 +98,7 @@ pub(crate) fn pop(domain: u64) -> Measured {
     ranges.find(|open| open.domain == domain).map_or(Measured::NOT, |at| ranges.end(at))
 }
 
-/// A range begins that is ended by its number, by whichever thread. The number is never 0.
+/// Begins a range that any thread may end by its number, which is never 0.
 pub(crate) fn start(begin: &Begin<'_>) -> u64 {
     let ranges = here();
     let name = text::hash(begin.name);
@@ -116,7 +116,7 @@ pub(crate) fn start(begin: &Begin<'_>) -> u64 {
     token
 }
 
-/// The range of this number ends.
+/// Ends the range with this number.
 pub(crate) fn stop(token: u64) {
     if token == 0 {
         return;
@@ -127,7 +127,7 @@ pub(crate) fn stop(token: u64) {
         return;
     }
     crossing::ended_elsewhere(token);
-    // It leaves the thread that it is on, if it is on one, and what that has begun within it goes on there.
+    // It leaves its thread, if it is on one, and phases begun inside it go on there.
     call::enter(token);
     call::end(token);
 }
@@ -157,7 +157,7 @@ impl Ranges {
         }
     }
 
-    /// The innermost one that is meant.
+    /// The innermost range that matches.
     #[inline]
     fn find(&self, is_meant: impl Fn(&Open) -> bool) -> Option<usize> {
         (0..self.count.get()).rev().find(|at| self.open.get(*at).is_some_and(|open| is_meant(&open.get())))
@@ -173,7 +173,7 @@ impl Ranges {
         self.count.set(last);
     }
 
-    /// The range at this place ends; what is inside it goes on.
+    /// Ends the range at this place; ranges inside it go on.
     #[inline]
     fn end(&self, at: usize) -> Measured {
         let open = self.open.get(at).map_or(NONE, Cell::get);
@@ -193,7 +193,7 @@ impl Ranges {
         self.forget_ended(at + 1);
         let inner = |place: usize| self.open.get(place).map_or(0, |open| open.get().token);
         if token != 0 {
-            // No token is no phase, and nothing is fired for it.
+            // Nothing is fired for the token 0, which is no phase.
             (at + 1..self.count.get()).rev().for_each(|place| call::leave(inner(place)));
             call::end(token);
             (at + 1..self.count.get()).for_each(|place| call::enter(inner(place)));
@@ -201,7 +201,7 @@ impl Ranges {
         self.remove(at);
     }
 
-    /// Ranges from this place on that other threads have ended are not here any more.
+    /// Removes ranges from this place on that other threads have ended.
     fn forget_ended(&self, from: usize) {
         let mut place = from;
         while place < self.count.get() {
@@ -214,8 +214,8 @@ impl Ranges {
         }
     }
 
-    /// Makes room: the outermost range that names its end goes on without a place here, as if another thread
-    /// were to end it.
+    /// Makes room: the outermost range with an explicit end goes on without a place here, as if another
+    /// thread were to end it.
     #[cold]
     fn forget_named(&self) -> bool {
         let is_named = |at: &usize| self.open.get(*at).is_some_and(|open| open.get().domain == 0);

@@ -8,12 +8,12 @@ use guestscope_marker::edge::NAME_BYTES_READ;
 
 use crate::edges::Name;
 
-/// What a wide character is on Linux: UTF-32.
+/// A wide character on Linux: UTF-32.
 pub(crate) type Wide = i32;
-/// Bytes of a domain in a name: the range itself shall be readable behind any.
+/// Most bytes of a domain in a name: the range itself must be readable after it.
 const DOMAIN_BYTES: usize = 31;
 
-/// A C string where it lies.
+/// A C string, not copied.
 ///
 /// # Safety
 /// `text` is null or a C string that stays as it is while the name is used.
@@ -33,7 +33,7 @@ pub(crate) unsafe fn borrowed<'a>(text: *const c_char) -> Name<'a> {
     Name { bytes, length }
 }
 
-/// A name that is put together.
+/// A name put together from parts.
 pub(crate) struct Text {
     bytes: [u8; NAME_BYTES_READ],
     filled: usize,
@@ -46,7 +46,7 @@ impl Text {
         Self { bytes: [0; NAME_BYTES_READ], filled: 0, is_cut: false }
     }
 
-    /// A domain's name in front of a range's.
+    /// A domain's name before a range's.
     #[inline]
     pub(crate) fn of_domain(domain: &[u8]) -> Self {
         let mut text = Self::new();
@@ -73,14 +73,14 @@ impl Text {
         }
     }
 
-    /// What of a name there is; that it was cut stays known.
+    /// Adds a name; keeps in mind that it was cut.
     #[inline]
     pub(crate) fn add_name(&mut self, name: Name<'_>) {
         self.add(name.bytes);
         self.is_cut |= name.length > name.bytes.len();
     }
 
-    /// A wide string, as UTF-8. What is no character is its replacement.
+    /// Adds a wide string, as UTF-8. Invalid characters become U+FFFD.
     ///
     /// # Safety
     /// `text` is null or points to wide characters, the last one 0.
@@ -124,7 +124,7 @@ impl Text {
     }
 }
 
-/// Tells names apart, as far as they are read.
+/// A hash of a name, as far as names are read.
 pub(crate) fn hash(name: Name<'_>) -> u64 {
     let fold = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     name.bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold).max(1)

@@ -1,5 +1,6 @@
-//! Sees the probe fire inside the test's own process, without privileges: a breakpoint on the library's one-byte nop,
-//! as the kernel sets it for a uprobe, and a SIGTRAP handler that reads the six argument registers.
+//! Sees the probe fire inside the test's own process, without privileges: a breakpoint on the library's
+//! one-byte nop, as the kernel sets it for a uprobe, and a SIGTRAP handler that reads the six argument
+//! registers.
 //! Yields the edges of one thread, in order. The buffer is shared with forked children.
 //! It deliberately stands in for nothing: the library under test is the one that users link.
 #![allow(dead_code, reason = "each test reads what it is about")]
@@ -48,7 +49,8 @@ pub(crate) fn set() {
             unsafe { libc::mmap(std::ptr::null_mut(), size_of::<Buffer>(), protection, flags, -1, 0) };
         assert_ne!(buffer, libc::MAP_FAILED);
         BUFFER.store(buffer as usize, SeqCst);
-        // SAFETY: the handler only reads what the interrupted call vouches for and writes into its own buffer.
+        // SAFETY: the handler only reads what the interrupted call vouches for and writes into its own
+        // buffer.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_trap as *const () as usize;
@@ -58,8 +60,8 @@ pub(crate) fn set() {
         let point = guestscope_edge as *const () as usize;
         let page = point & !4095;
         let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-        // SAFETY: the page holds code of this process and stays readable and executable throughout; the byte written
-        // is the whole one-byte nop at the probe point.
+        // SAFETY: the page holds code of this process and stays readable and executable throughout; the byte
+        // written is the whole one-byte nop at the probe point.
         unsafe {
             assert_eq!(libc::mprotect(page as *mut c_void, 4096, all), 0);
             assert_eq!((point as *const u8).read_volatile(), 0x90, "the probe point is a one-byte nop");

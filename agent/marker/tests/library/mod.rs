@@ -1,5 +1,6 @@
 //! Builds what the tests load: libguestscope.so by its own nested cargo build, C programs against it by `cc`.
-//! Yields paths. It deliberately uses the very command that the agent's build uses, so that the tests see what users get.
+//! Yields paths. It deliberately uses the very command that the agent's build uses, so that the tests see
+//! what users get.
 #![allow(dead_code, reason = "each test builds what it is about")]
 
 use std::{

@@ -1,5 +1,6 @@
 //! Runs requests that take turns as tokio tasks; README.md says what they do and print.
-//! It deliberately measures its own CPU time by the thread's clock, so that a test has something to compare with.
+//! It deliberately measures its own CPU time by the thread's clock, so that a test has something to compare
+//! with.
 #![expect(clippy::print_stdout, reason = "the lines on stdout are what this program is for")]
 
 use std::time::{Duration, Instant};

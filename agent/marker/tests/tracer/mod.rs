@@ -1,7 +1,8 @@
-//! A small agent without privileges: it answers the library's greeting, puts a breakpoint on the probe point of the
-//! greeting process by ptrace, and collects the edges of all its threads and forked children.
+//! A small agent without privileges: it answers the library's greeting, puts a breakpoint on the probe point
+//! of the greeting process by ptrace, and collects the edges of all its threads and forked children.
 //! Yields edges in the order in which the process fired them, and what the program printed.
-//! It deliberately does what the real agent does with a uprobe, rendezvous included, so a program under it is unmodified.
+//! It deliberately does what the real agent does with a uprobe, rendezvous included, so a program under it is
+//! unmodified.
 
 use std::{
     fs,
@@ -74,8 +75,8 @@ pub(crate) fn trace(command: &mut Command) -> Result<Trace, String> {
     Ok(Trace { edges: tracer.edges, output, greetings })
 }
 
-/// Answers greetings until the listener is shut down: the first when the tracer has attached, later ones (of forked
-/// children, which inherit the breakpoint) at once.
+/// Answers greetings until the listener is shut down: the first when the tracer has attached, later ones (of
+/// forked children, which inherit the breakpoint) at once.
 fn accept(listener: &UnixListener, attach: &mpsc::Sender<Greeting>) -> usize {
     let mut greetings = 0;
     while let Ok((mut stream, _)) = listener.accept() {

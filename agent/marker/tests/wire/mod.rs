@@ -1,5 +1,6 @@
 //! An edge as a tracer sees it, and a form of it that a test can spell out.
-//! It deliberately decodes the arguments by itself, from the table in README.md, and not with the library's code.
+//! It deliberately decodes the arguments by itself, from the table in README.md, and not with the library's
+//! code.
 #![allow(dead_code, reason = "each test reads what it is about")]
 
 use guestscope_marker::token;
@@ -37,8 +38,8 @@ impl Edge {
     }
 }
 
-/// Edges for people: operation, token as root.child (roots counted from the thread's first), what else it carries.
-/// A child number from the half that moved roots use is `moved`: other threads share its counter.
+/// Edges for people: operation, token as root.child (roots counted from the thread's first), what else it
+/// carries. A child number from the half that moved roots use is `moved`: other threads share its counter.
 pub(crate) fn script(edges: &[Edge]) -> Vec<String> {
     let number = |token: u64| token::root(token) >> token::CHILD_BITS;
     let first = edges.iter().find(|edge| edge.token() != 0).map_or(0, |edge| number(edge.token()));

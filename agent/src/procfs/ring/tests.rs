@@ -1,4 +1,5 @@
-//! The ring between the library's end and ours: nothing lost uncounted, nothing twice, nobody held for good.
+//! The ring between the library's end and the agent's: nothing lost uncounted, nothing twice, nobody blocked
+//! for good.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
-/// No test waits so long: what is not done is not done.
+/// No test waits so long: slots that are not done stay so.
 const PATIENT: Duration = Duration::from_hours(1);
 
-/// A thread's record number so and so.
+/// Record `number` of a thread.
 fn record(thread: u64, number: u64) -> Words {
     let mut words = [thread; RECORD_WORDS];
     words[RECORD_WORDS - 1] = number;
@@ -111,7 +112,7 @@ fn threads_lose_nothing_uncounted_and_keep_their_order() {
     assert_eq!((read + ring.lost(), ring.unfinished), (THREADS * EACH, 0));
 }
 
-/// A writer that was killed between claim and commit: the others wait behind it for a bounded time.
+/// A writer was killed between claim and commit: the others wait behind it for a bounded time.
 #[test]
 fn a_writer_that_died_half_way_holds_nobody_for_good() {
     let mut ring = Ring::new(8).expect("memory can be had");
@@ -145,7 +146,7 @@ fn the_time_of_one_stopped_writer_is_not_the_time_of_the_next() {
     assert_eq!(ring.unfinished, 0);
 }
 
-/// A writer that was stopped for so long that its slot is somebody else's when it goes on.
+/// A writer was stopped for so long that its slot is another writer's when it goes on.
 #[test]
 fn what_two_writers_have_mixed_is_nobodys() {
     let mut ring = Ring::new(2).expect("memory can be had");
@@ -165,7 +166,7 @@ fn what_two_writers_have_mixed_is_nobodys() {
 }
 
 proptest! {
-    /// Whoever shares the memory writes what they like: no read goes outside, and each call comes back.
+    /// Processes that share the memory may write anything: no read goes outside, and each call returns.
     #[test]
     fn any_memory_can_be_read(
         words in vec((0..4096_usize / 8 + 4 * SLOT_WORDS, any::<u64>()), 0..64),

@@ -1,4 +1,5 @@
-//! Ledgers of what threads tell: sums that hold whatever is told, and births and ends that nobody told.
+//! Ledgers from threads' reports: sums that hold whatever is reported, and births and ends that nobody
+//! reported.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -11,7 +12,7 @@ use super::{
 };
 
 const MS: u64 = 1_000_000;
-/// The number of no process.
+/// A number that no process has.
 const NOBODYS: u32 = 0x3f_fed0;
 
 /// An edge of a process that no system has, so that nothing is found in /proc.
@@ -42,7 +43,7 @@ fn kinds(records: &[Record]) -> Vec<Kind> {
         .collect()
 }
 
-/// Of the last edge, in ms: `cpu`, `runq`, `other`.
+/// Accounts of the last edge, in ms: `cpu`, `runq`, `other`.
 fn accounts(records: &[Record]) -> [u64; 3] {
     let Some(Record::Edge(edge)) = records.last() else { panic!("an edge comes last: {records:?}") };
     assert_eq!(edge.ledger.accounts.iter().sum::<u64>(), edge.header.time_ns - edge.ledger.born_ns);
@@ -75,7 +76,7 @@ fn without_schedstat_runq_is_part_of_other() {
     assert_eq!(accounts(&records), [3, 0, 7]);
 }
 
-/// A program that has used up its descriptors cannot open its `schedstat`, and later it can again.
+/// A program that has used up its descriptors cannot open its `schedstat`; later it can again.
 #[test]
 fn a_wait_that_could_not_be_read_is_no_wait_of_a_lifetime() {
     let mut threads = Threads::new(8);
@@ -86,19 +87,19 @@ fn a_wait_that_could_not_be_read_is_no_wait_of_a_lifetime() {
         edge(1, 30 * MS, 9 * MS, Some(705 * MS)),
     ];
     assert_eq!(accounts(&feed(&mut threads, &edges)), [9, 5, 16]);
-    // Nor is the first one that can be read what was waited since.
+    // The first readable `schedstat` does not count the waits before it either.
     let late = [edge(2, 0, 0, None), edge(2, 10 * MS, 3 * MS, Some(700 * MS))];
     assert_eq!(accounts(&feed(&mut threads, &late)), [3, 0, 7]);
 }
 
-/// A thread that was preempted between its clock and its `schedstat` has the wait in the one alone.
+/// A thread preempted between its clock and its `schedstat` has the wait in one of them only.
 #[test]
 fn a_clock_that_is_ahead_is_charged_when_there_is_time() {
     let mut threads = Threads::new(8);
     let first = [edge(1, 0, 0, Some(0)), edge(1, 10 * MS, 10 * MS, Some(4 * MS))];
     assert_eq!(accounts(&feed(&mut threads, &first)), [10, 0, 0]);
     assert_eq!(accounts(&feed(&mut threads, &[edge(1, 15 * MS, 11 * MS, Some(4 * MS))])), [11, 4, 0]);
-    // What is far ahead is no matter of an instant.
+    // Time far ahead is not due to separate reading instants.
     assert_eq!(accounts(&feed(&mut threads, &[edge(1, 16 * MS, 11 * MS, Some(904 * MS))])), [11, 5, 0]);
     assert_eq!(accounts(&feed(&mut threads, &[edge(1, 66 * MS, 11 * MS, Some(904 * MS))])), [11, 25, 30]);
 }
@@ -118,7 +119,7 @@ fn a_number_that_comes_again_is_another_thread() {
     let reborn = Edge { born_ns: 19, ..edge(1, 20, 2, None) };
     let records = feed(&mut threads, &[edge(1, 10, 1, None), reborn]);
     assert_eq!(kinds(&records), [Kind::Fork, Kind::Edge, Kind::Exit, Kind::Fork, Kind::Edge]);
-    // Of another copy of the library, by its clock.
+    // Another copy of the library, by its clock.
     let younger = Edge { head: 0x00ab_0101, ..edge(1, 30, 1, None) };
     let records = feed(&mut threads, &[younger]);
     assert_eq!(kinds(&records), [Kind::Exit, Kind::Fork, Kind::Edge]);
@@ -132,7 +133,7 @@ fn another_program_in_the_process_ends_its_other_threads() {
     let replaced = Edge { image: 2, born_ns: 40, head: 0x00cd_0101, ..edge(main, 50, 9, None) };
     let records = feed(&mut threads, &[replaced]);
     assert_eq!(kinds(&records), [Kind::Exec, Kind::Exit, Kind::Edge]);
-    // The same where nothing lies elsewhere than before.
+    // The same where all addresses stay as before.
     let again = Edge { image: 2, born_ns: 90, head: 0x00cd_0101, ..edge(main, 95, 12, None) };
     assert_eq!(kinds(&feed(&mut threads, &[again])), [Kind::Exec, Kind::Edge]);
 }
@@ -145,7 +146,8 @@ fn threads_without_room_are_counted_once() {
     assert_eq!((kinds(&records).len(), threads.missed()), (6, 3));
 }
 
-/// A server with a thread for each request: those that have ended make room, and their accounts stand at their last edge.
+/// A server with a thread for each request: ended threads make room, and their accounts stand at their last
+/// edge.
 #[test]
 fn threads_that_have_ended_make_room() {
     const MOST: usize = 8;
@@ -176,13 +178,13 @@ fn threads_that_have_ended_make_room() {
     }
     assert_eq!((threads.missed(), seen), (0, 10 * MOST));
     assert!(ends > 8 * MOST && threads.known.contains_key(&(here, number())), "{ends}");
-    // A number that is another thread's by now stays.
+    // A number that was reused stays.
     let late = vec![Gone((here, number()), 11)];
     threads.end(late, &mut Vec::new());
     assert!(threads.known.contains_key(&(here, number())));
 }
 
-/// Of a process that is not in our /proc nobody can tell.
+/// Ends in a process outside our /proc cannot be seen.
 #[test]
 fn threads_of_another_namespace_do_not_seem_to_end() {
     let mut threads = Threads::new(8);
@@ -190,7 +192,7 @@ fn threads_of_another_namespace_do_not_seem_to_end() {
     assert!(threads.gone().is_empty());
 }
 
-/// Read by /proc as the program, once it has ended.
+/// The program's times, read from /proc once it has ended.
 #[test]
 fn the_programs_main_thread_has_its_row_without_an_edge() {
     let mut child = std::process::Command::new("sleep").arg("0").spawn().expect("sleep is everywhere");

@@ -1,6 +1,6 @@
-//! What a function's code says: where a probe at its entry is best put, and where it is left.
+//! A function's code: the best place of a probe at its entry, and its exits.
 //!
-//! A probe at a return itself, and none that catches returns: see the kernel side's `probes/function.rs`. The
+//! A probe stands at each return, none that catches returns: see the kernel side's `probes/function.rs`. The
 //! bytes may be anybody's; they are read once, up to a length.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
@@ -9,28 +9,27 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Regist
 
 use super::{golang, symbols::Found};
 
-/// Bytes of a function: the largest of PyTorch's and of the Linux kernel have less.
+/// Most bytes of a function: the largest of PyTorch's and of the Linux kernel have less.
 pub(super) const MOST_BYTES: u64 = 1 << 20;
-/// Exits of a function.
+/// Most exits of a function.
 const MOST_EXITS: usize = 64;
-/// `endbr64`, at which indirect calls may land. The kernel steps over it by an exception of its own; what comes behind it
-/// (`push`, mostly) it emulates.
+/// `endbr64`, where indirect calls may land. The kernel single-steps it by an exception of its own; the next
+/// instruction (`push`, mostly) it emulates.
 const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-/// The 5-byte nop, which compilers leave room with. 6.18 turns one under a probe into a call, which ends
-/// forked children (see
-/// `probes/phase.rs`).
+/// The 5-byte nop, by which compilers reserve room. 6.18 turns one under a probe into a call, which kills
+/// forked children (see `probes/phase.rs`).
 const ROOM: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// arm64: `ret`, `retaa` and `retab`.
 const RETURNS_ARM64: [u32; 3] = [0xd65f_03c0, 0xd65f_0bff, 0xd65f_0fff];
 
-/// Where a function is entered and left, in its file.
+/// Entry and exits of a function, by offsets in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ways {
     pub(super) entry: u64,
     pub(super) exits: Vec<u64>,
 }
 
-/// Why they are not known.
+/// Why entry and exits are not known.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum CodeError {
     #[error("cannot be read: {0}")]
@@ -49,7 +48,7 @@ pub(super) enum CodeError {
     Empty,
 }
 
-/// A piece of code, where it lies in the file.
+/// A piece of code at its offset in the file.
 struct Piece {
     offset: u64,
     bytes: Vec<u8>,
@@ -73,7 +72,7 @@ impl Piece {
     }
 }
 
-/// Where the function is entered and left.
+/// Entry and exits of the function.
 pub(super) fn ways(file: &File, found: &Found) -> Result<Ways, CodeError> {
     let own = Piece::read(file, (found.offset, found.bytes))?;
     let cold = found.cold.and_then(|range| Piece::read(file, range).ok());
@@ -87,7 +86,8 @@ fn ways_x86_64(own: &Piece, cold: Option<&Piece>) -> Result<Ways, CodeError> {
     let is_inside = |offset: u64| own.has(offset) || cold.is_some_and(|cold| cold.has(offset));
     let (mut exits, mut perhaps, mut targets) = (Vec::new(), Vec::new(), Vec::new());
     for piece in [Some(own), cold].into_iter().flatten() {
-        // By places in the file: both pieces are of one segment, in which addresses have the same distances.
+        // Offsets in the file serve as addresses: both pieces are in one segment, in which distances are the
+        // same.
         let mut decoder = Decoder::with_ip(64, &piece.bytes, piece.offset, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         while decoder.can_decode() {
@@ -104,7 +104,7 @@ fn ways_x86_64(own: &Piece, cold: Option<&Piece>) -> Result<Ways, CodeError> {
             }
         }
     }
-    // One that is left in no other way is left there.
+    // If there is no other exit, this is one.
     if exits.is_empty() {
         exits = perhaps;
     }
@@ -112,8 +112,8 @@ fn ways_x86_64(own: &Piece, cold: Option<&Piece>) -> Result<Ways, CodeError> {
     checked(Ways { entry, exits })
 }
 
-/// Whether the function is left there: by a return, or by a jump to another function (a tail call). Of jumps
-/// by a register it is not known; most are through the table of a `switch`.
+/// Whether the function is left there: by a return, or by a jump to another function (a tail call). Jumps by
+/// a register are unknown; most use the table of a `switch`.
 fn leaves(instruction: &Instruction, is_inside: &impl Fn(u64) -> bool) -> bool {
     match instruction.flow_control() {
         FlowControl::Return => true,
@@ -131,8 +131,8 @@ fn leaves(instruction: &Instruction, is_inside: &impl Fn(u64) -> bool) -> bool {
     }
 }
 
-/// Behind what does nothing at the function's begin, none of which moves the stack pointer; unless a loop
-/// goes back there.
+/// Offset after instructions without effect at the function's start, none of which moves the stack pointer;
+/// unless a loop goes back there.
 fn entry(own: &Piece, targets: &[u64]) -> u64 {
     let mut skipped = 0;
     for idle in [&LANDING[..], &ROOM[..]] {
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// At this place in a file.
+    /// Offset of the code in a file.
     const AT: u64 = 0x1000;
 
     fn ways(bytes: &[u8]) -> Result<(u64, Vec<u64>), CodeError> {
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(ways(bytes), Err(expected));
     }
 
-    /// A part that lies elsewhere: a jump there stays inside, and what returns there leaves.
+    /// A part that lies elsewhere: a jump there stays inside, and a return there leaves the function.
     #[test]
     fn the_cold_part_is_the_functions_own() {
         // test edi,edi; jne to the cold part (0x100 further); ret

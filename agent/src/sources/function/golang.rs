@@ -1,9 +1,9 @@
-//! Go's functions: behind which instruction a call has begun for good, in which registers its arguments lie,
-//! and where Go's scheduler has to be probed so that goroutines are followed over threads.
+//! Go's functions: the instruction after which a call cannot restart, the registers of its arguments, and the
+//! probes on Go's scheduler that follow goroutines over threads.
 //!
-//! A function of Go's first asks whether its stack has room, and is begun anew on another one if it has not:
-//! a probe at its entry would see that call twice. Go 1.17 and later pass arguments in registers and keep the
-//! running goroutine in one (Go's `src/cmd/compile/abi-internal.md`).
+//! A function of Go's first checks that its stack has room, and restarts on another stack if not: a probe at
+//! its entry would see that call twice. Go 1.17 and later pass arguments in registers and keep the running
+//! goroutine in one (Go's `src/cmd/compile/abi-internal.md`).
 
 use std::{fs::File, io::BufReader, os::unix::fs::FileExt as _};
 
@@ -20,26 +20,26 @@ use super::{
 };
 use crate::{loader::functions::Spot, probes::phase::Tables, untrusted::Untrusted};
 
-/// Functions of the runtime that move goroutines, and what each of them tells.
+/// Functions of the runtime that move goroutines, and the event that each reports.
 pub(super) const SCHEDULER: [(&str, u64); 3] =
     [("runtime.schedule", GO_SCHEDULE), ("runtime.execute", GO_EXECUTE), ("runtime.goexit0", GO_EXIT)];
-/// Where the words of a call's arguments lie in x86-64's `pt_regs`: ax, bx, cx, di, si, r8, r9, r10, r11.
+/// Offsets of a call's arguments in x86-64's `pt_regs`: ax, bx, cx, di, si, r8, r9, r10, r11.
 const ARGUMENTS_X86_64: [u32; 9] = [80, 40, 88, 112, 104, 72, 64, 56, 48];
-/// Instructions up to the question for room, at most.
+/// Most instructions up to the stack check.
 const BEGIN_INSTRUCTIONS: usize = 8;
-/// Where the stack's guard lies in `runtime.g`: its third word, in all versions.
+/// Offset of the stack guard in `runtime.g`: its third word, in all versions.
 const GUARD: u64 = 16;
 /// arm64: `ldr x16, [x28, #16]`.
 const LOAD_GUARD_ARM64: u32 = 0xf940_0b90;
-/// What compilers of C put behind the names of copies and parts of functions.
+/// Suffixes that C compilers give to copies and parts of functions.
 const C_COPIES: [&str; 8] = ["part", "isra", "constprop", "cold", "lto_priv", "clone", "localalias", "llvm"];
-/// How a section `.go.buildinfo` begins.
+/// Beginning of the section `.go.buildinfo`.
 const MAGIC: &[u8] = b"\xff Go buildinf:";
-/// Its flag of 1.18 and later: the version stands in it, and is not pointed to.
+/// Its flag of 1.18 and later: it holds the version itself, not a pointer.
 const HAS_TEXT: u8 = 2;
 
-/// Where in the file a call has begun for good: behind the question for room, if there is one among the first
-/// instructions.
+/// File offset of the instruction after the stack check, if there is one among the first instructions: a call
+/// cannot restart from there.
 pub(super) fn entry(bytes: &[u8], offset: u64) -> u64 {
     if cfg!(target_arch = "aarch64") { entry_arm64(bytes, offset) } else { entry_x86_64(bytes, offset) }
 }
@@ -53,7 +53,7 @@ fn entry_x86_64(bytes: &[u8], offset: u64) -> u64 {
             break;
         }
         decoder.decode_out(&mut instruction);
-        // Before it a large frame asks whether the address of its end is one at all.
+        // Before that, a large frame checks for an underflow of its end's address.
         let is_branch = instruction.flow_control() == FlowControl::ConditionalBranch;
         if is_branch && has_asked {
             return instruction.next_ip();
@@ -83,7 +83,7 @@ fn entry_arm64(bytes: &[u8], offset: u64) -> u64 {
     offset
 }
 
-/// Where a word of the arguments, 1 for the first, lies among the registers that a probe is handed.
+/// Offset of a word of the arguments, 1 for the first, among the registers that a probe gets.
 pub(super) fn register(number: u8) -> u32 {
     let place = usize::from(number.saturating_sub(1));
     if cfg!(target_arch = "aarch64") {
@@ -93,7 +93,7 @@ pub(super) fn register(number: u8) -> u32 {
     }
 }
 
-/// Where the scheduler of this program is probed.
+/// The probes on this program's scheduler.
 pub(super) fn scheduler(file: &File) -> anyhow::Result<Place> {
     let mut begins = Vec::new();
     for (name, _) in SCHEDULER {
@@ -106,7 +106,7 @@ pub(super) fn scheduler(file: &File) -> anyhow::Result<Place> {
     Ok(Place { name, begins, ends: Vec::new(), on: On::Scheduler, argument: Argument::default() })
 }
 
-/// The first instructions of a function that begins here and has so many bytes.
+/// The first instructions of a function with this offset and size.
 pub(super) fn begin_of(file: &File, (offset, bytes): (u64, u64)) -> std::io::Result<Vec<u8>> {
     /// An instruction has 15 bytes at most.
     const MOST: u64 = 15 * BEGIN_INSTRUCTIONS as u64;
@@ -115,14 +115,14 @@ pub(super) fn begin_of(file: &File, (offset, bytes): (u64, u64)) -> std::io::Res
     Ok(begin)
 }
 
-/// Whether a function of a Go program is one of Go's, and none of C's: of those only the compiler's copies
-/// have a dot in their names (`work.part.0`).
+/// Whether a function of a Go program is Go's, not C's: only compilers' copies of C functions have a dot in
+/// their names (`work.part.0`).
 pub(super) fn is_name(name: &str) -> bool {
     let mut parts = name.split('.').skip(1);
     parts.next().is_some_and(|next| !C_COPIES.contains(&next))
 }
 
-/// Whether it is a Go program.
+/// Whether the file is a Go program.
 pub(super) fn is_program(file: &File) -> bool {
     let cache = file.try_clone().map(|opened| ReadCache::new(BufReader::new(opened)));
     cache.is_ok_and(|cache| Tables::read(&cache).is_some_and(|tables| is_of_go(&tables)))
@@ -132,7 +132,7 @@ pub(super) fn is_of_go(tables: &Tables<'_>) -> bool {
     tables.section(".gopclntab").is_some() || tables.section(".note.go.buildid").is_some()
 }
 
-/// Whether a Go program is of a version whose goroutines can be followed.
+/// Whether a Go program's version is one whose goroutines can be followed.
 pub(super) fn is_followed(file: &File, tables: &Tables<'_>) -> bool {
     let mut head = [0; 16];
     let at = tables.section(".go.buildinfo").and_then(|section| section.file_range(LittleEndian));
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// At this place in a file.
+    /// Offset of the code in a file.
     const AT: u64 = 0x1000;
 
     #[rstest]

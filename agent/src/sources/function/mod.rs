@@ -1,9 +1,9 @@
-//! Source `function`: calls of functions that somebody names are phases, and so is what lies between two USDT
+//! Source `function`: calls of functions that the user names are phases, and so is the time between two USDT
 //! probes.
 //!
-//! It is handed files as programs map them, looks functions up by their symbols, and has the kernel put
-//! probes there. The edges are made in the kernel. It yields what it found and could not, and knows nothing
-//! of what becomes of the edges.
+//! It takes files as programs map them, finds functions by their symbols, and has the kernel put probes
+//! there. The edges are made in the kernel. It yields what it found and what it could not, and does not know
+//! the use of the edges.
 
 mod code;
 mod golang;
@@ -45,11 +45,11 @@ use crate::{
     untrusted::{Shown as _, Untrusted},
 };
 
-/// Files that are looked at for each phase: a program may make any number of a name.
+/// Most files looked at for each phase: a program may make any number with one name.
 const MOST_FILES: usize = 64;
-/// Files that are looked at to find Go programs among them.
+/// Most files looked at to find Go programs among them.
 const MOST_SEEN: usize = 16_384;
-/// Stands for the phase where Go's scheduler is probed.
+/// Index in place of a phase for probes on Go's scheduler.
 const FOLLOWED: usize = usize::MAX;
 /// Calls that no phase shows, or whose phase has no end.
 const LEFT_OUT: [&str; 3] = [
@@ -57,11 +57,11 @@ const LEFT_OUT: [&str; 3] = [
     "not shown: more than 32 within each other, or in more than 1,024 goroutines",
     "ended without a return",
 ];
-/// Where libraries lie that programs name without a folder.
+/// Folders of libraries that are named without a folder.
 const FOLDERS: [&str; 6] =
     ["/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/usr/local/lib", "/usr/lib"];
 
-/// A file as it is now: by number, time of change and length.
+/// State of a file: number, time of change and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct State {
     number: (u64, u64),
@@ -76,10 +76,10 @@ impl State {
     }
 }
 
-/// The phases that are wanted, and the files that they were looked for in.
+/// The phases asked for, and the files that were searched for them.
 pub struct Functions {
     wanted: Vec<Wanted>,
-    /// Requests are known by their sockets: those of a Go program follow its goroutines.
+    /// Whether requests come from the source `socket`: those of a Go program follow its goroutines.
     has_requests: bool,
     probes: FunctionProbes,
     files: Mutex<Files>,
@@ -87,20 +87,20 @@ pub struct Functions {
 
 #[derive(Default)]
 struct Files {
-    /// Which phase was looked for in which file.
+    /// Phases and the files that were searched for them.
     seen: HashSet<(usize, State)>,
     placed: Vec<Placed>,
     /// Go programs whose goroutines are not followed, and why.
     unfollowed: Vec<String>,
-    /// Which phase was not found in a file with its library's name, and why.
+    /// Phases not found in a file with their library's name, and why.
     failures: Vec<(usize, String)>,
 }
 
 impl Functions {
-    /// For what was asked for; with requests that are known by their sockets, or without.
+    /// Source for these phases, with or without requests of the source `socket`.
     pub fn new(asked: &[Asked], has_requests: bool, probes: FunctionProbes) -> Self {
         let mut wanted: Vec<Wanted> = asked.iter().flat_map(|asked| asked.0.iter().cloned()).collect();
-        // What is mapped is listed by its whole path.
+        // Mapped files are listed by their whole paths.
         for wanted in wanted.iter_mut().filter(|wanted| wanted.library.contains('/')) {
             let whole = Path::new(&wanted.library).canonicalize().ok();
             if let Some(whole) = whole.and_then(|whole| whole.into_os_string().into_string().ok()) {
@@ -114,13 +114,13 @@ impl Functions {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a file of this path is wanted, so that it is worth opening.
+    /// Whether a file of this path may be wanted, and is worth opening.
     pub fn is_wanted(&self, path: &Path) -> bool {
         self.has_requests || self.wanted.iter().any(|wanted| Named::of(&wanted.library, path) != Named::No)
     }
 
-    /// Puts probes into this program, if it is meant, and into files that are where somebody said, before
-    /// they are mapped: then the first call is seen. What went wrong.
+    /// Puts probes into this program, if it is wanted, and into files given by path, before they are mapped:
+    /// so that the first call is seen. Returns problems.
     pub fn put_ahead(&self, program: &Path) -> Vec<String> {
         let mut problems = Vec::new();
         let mut paths: Vec<PathBuf> = vec![program.to_owned()];
@@ -142,9 +142,8 @@ impl Functions {
         problems
     }
 
-    /// Puts probes into a file that a program has mapped under this path, if it is one of those that are
-    /// wanted. `found` was opened to look alone (`O_PATH`): what is read and probed is that very file. What
-    /// went wrong.
+    /// Puts probes into a file that a program has mapped under this path, if it is wanted. `found` was opened
+    /// with `O_PATH`: that very file is read and probed. Returns problems.
     pub fn attach(&self, found: &File, path: &Path) -> Vec<String> {
         let Ok(metadata) = found.metadata() else { return Vec::new() };
         let state = State::of(&metadata);
@@ -188,7 +187,7 @@ impl Functions {
                 return;
             }
         }
-        // What cannot be read is said elsewhere.
+        // Read errors are reported elsewhere.
         let Some(file) = guarded::open_found(found).ok().filter(golang::is_program) else { return };
         let scheduler = golang::scheduler(&file);
         let put = scheduler.and_then(|place| self.put(None, place, (FOLLOWED, state), (found, path)));
@@ -233,15 +232,14 @@ impl Functions {
         Ok(())
     }
 
-    /// Takes probes out of files that have been changed, and from functions that are called too often to be
-    /// followed. What there is to tell.
+    /// Takes probes out of changed files, and out of functions that are called too often. Returns messages.
     pub fn look(&self) -> Vec<String> {
         let mut files = self.files();
         let mut told = Vec::new();
         for placed in &mut files.placed {
             told.extend(placed.look(&self.probes));
         }
-        // Without its scheduler no goroutine is known to have left its thread.
+        // Without probes on the scheduler a goroutine cannot be seen to leave its thread.
         let schedulers =
             files.placed.iter().filter(|placed| placed.on == On::Scheduler && placed.is_closing());
         let unfollowed: Vec<State> = schedulers.map(|placed| placed.state).collect();
@@ -253,13 +251,13 @@ impl Functions {
         }
         let away: Vec<_> = files.placed.iter_mut().flat_map(Placed::due).collect();
         drop(files);
-        // The kernel waits for all CPUs.
+        // This waits for all CPUs.
         FunctionProbes::take_out(away);
         told
     }
 
-    /// What became of each phase that is wanted, as sources say it: `+` and what was found, `!` and what
-    /// could not be.
+    /// The result of each phase asked for, in the form of sources' messages: `+` and what was found, `!` and
+    /// what could not be.
     pub fn told(&self) -> Vec<(Kind, Untrusted)> {
         let files = self.files();
         let mut told = Vec::new();
@@ -268,7 +266,7 @@ impl Functions {
             let name = shown(&wanted.name);
             let placed: Vec<&Placed> = files.placed.iter().filter(|placed| placed.wanted == index).collect();
             let mut say = |text: String| told.push((kind, Untrusted::from(text)));
-            // Of a preset as of a pattern.
+            // Presets are treated like patterns.
             let alike =
                 |other: &Wanted| other.is_preset && wanted.is_preset && other.library == wanted.library;
             let all = files
@@ -278,7 +276,7 @@ impl Functions {
             let all_calls: u64 = all.map(|placed| placed.counts(&self.probes)[0]).sum();
             for placed in &placed {
                 let [calls, left_out @ ..] = placed.counts(&self.probes);
-                // Most of the many that a pattern means may never be called.
+                // A pattern matches many functions, most of which may never be called.
                 if calls == 0 && all_calls > 0 {
                     continue;
                 }
@@ -312,13 +310,12 @@ fn shown(text: &str) -> Untrusted {
     Untrusted::from(text)
 }
 
-/// Whether somebody who says `library` means a file.
+/// Whether the name of a library matches a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Named {
-    /// By its path, or by its name, of which a version may be left out; `*` is any text.
+    /// By its path, or by its name, where a version may be left out; `*` is any text.
     Yes,
-    /// It is another version, whose own name in the file decides: `libcuda.so.580.1` calls itself
-    /// `libcuda.so.1`.
+    /// Another version: its soname decides. `libcuda.so.580.1` calls itself `libcuda.so.1`.
     Perhaps,
     No,
 }

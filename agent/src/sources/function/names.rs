@@ -1,17 +1,15 @@
-//! Names of functions: as compilers write them, as people do, by pattern, and which are near to one that is
-//! not there.
+//! Names of functions: mangled and demangled, by pattern, and similar ones to one that does not exist.
 //!
-//! Names come from files that anybody may have made: no longer than [`MOST`], and not demangled beyond what
-//! that allows.
+//! Names come from files that anybody may have made: they are read up to [`MOST`], and demangled within that.
 
 use cpp_demangle::{DemangleOptions, ParseOptions};
 
-/// Bytes of a name that is looked at. C++ has longer ones, for types that nobody types.
+/// Most bytes of a name. C++ has longer ones, for types that nobody types.
 pub(super) const MOST: usize = 2_048;
-/// Types within types of a C++ name.
+/// Most nested types of a C++ name.
 const NESTED: u32 = 64;
 
-/// A name as people write it: C++ without its parameters, Rust without its hash. None of what is so already.
+/// A demangled name: C++ without its parameters, Rust without its hash. None for a name that is so already.
 pub(super) fn demangled(name: &str) -> Option<String> {
     if name.len() > MOST {
         return None;
@@ -28,11 +26,11 @@ pub(super) fn demangled(name: &str) -> Option<String> {
     symbol.demangle_with_options(&options).ok()
 }
 
-/// Functions by name, `*` being any text.
+/// A pattern for functions' names; `*` is any text.
 #[derive(Debug)]
 pub(super) struct Pattern<'a> {
     text: &'a str,
-    /// Must stand in a name, however it is written: else it need not be demangled.
+    /// A word that a matching name contains in any form: a name without it need not be demangled.
     word: &'a str,
 }
 
@@ -44,9 +42,9 @@ impl<'a> Pattern<'a> {
         Self { text, word: word.max_by_key(|word| word.len()).unwrap_or_default() }
     }
 
-    /// The name to show of a function that is meant.
+    /// The name to show of a matching function.
     pub(super) fn shown(&self, name: &str) -> Option<String> {
-        // The part of a function that is hardly ever run, which is jumped to.
+        // The cold part of a function, which is jumped to.
         let is_part = name.contains(".cold");
         if is_part || name.len() > MOST || !name.contains(self.word) {
             return None;
@@ -58,7 +56,7 @@ impl<'a> Pattern<'a> {
         (readable == self.text || matches(self.text, &readable)).then_some(readable)
     }
 
-    /// How near a name is, 1 for the same.
+    /// How similar a name is, 1 for the same.
     pub(super) fn nearness(&self, name: &str) -> f64 {
         const ENOUGH: usize = 128;
         if name.len() > ENOUGH {
@@ -68,11 +66,11 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Whether a text is as the pattern says.
+/// Whether a text matches the pattern.
 pub(super) fn matches(pattern: impl AsRef<[u8]>, text: impl AsRef<[u8]>) -> bool {
     let (pattern, text) = (pattern.as_ref(), text.as_ref());
     let (mut at, mut from) = (0, 0);
-    // Where the last star stands, and how far it reaches.
+    // Position of the last star, and how far it reaches.
     let mut star = None;
     while from < text.len() {
         match pattern.get(at) {

@@ -1,8 +1,8 @@
-//! Names of Go's functions in a program without symbols: the runtime keeps a table of them for its own
+//! Names of Go's functions in a program without symbols: the runtime keeps a table of them for its own stack
 //! traces.
 //!
-//! The form is that of Go 1.18 and later (Go's `src/debug/gosym/pclntab.go` and `src/runtime/symtab.go`). The
-//! file may be anybody's: each place is looked up within what was read.
+//! The format is that of Go 1.18 and later (Go's `src/debug/gosym/pclntab.go` and `src/runtime/symtab.go`).
+//! The file may be anybody's: each offset is checked against what was read.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -11,21 +11,21 @@ use object::{LittleEndian, read::elf::SectionHeader as _};
 use super::{golang, names};
 use crate::probes::phase::Tables;
 
-/// Where it lies: the second in programs that may be loaded anywhere.
+/// Sections of the table: the second in position-independent programs.
 const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
-/// How it begins: with a number by version, 1.18 and 1.20.
+/// Magic numbers of the table, for 1.18 and 1.20.
 const MAGIC: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
-/// Bytes of a table that is read: Kubernetes' programs have 40 MB.
+/// Most bytes of a table: Kubernetes' programs have 40 MB.
 const MOST_BYTES: u64 = 128 << 20;
-/// Words of its header, behind 8 bytes.
+/// Words of its header, after 8 bytes.
 const FUNCTIONS: usize = 0;
 const TEXT: usize = 2;
 const NAMES: usize = 3;
 const TABLE: usize = 7;
 const HEADER: usize = 8 + 8 * 8;
-/// Bytes of one function in the table: from the text's begin to its own, and where more stands of it.
+/// Bytes of one function in the table: its offset from the start of the text, and the offset of its data.
 const ENTRY: usize = 8;
-/// Where `runtime.moduledata` holds the begin of the text.
+/// Offset in `runtime.moduledata` of the start of the text.
 const MODULE_TEXT: u64 = 176;
 
 /// The table.
@@ -65,7 +65,7 @@ impl GoTable {
         bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
-    /// Name, address and length of the function with this number.
+    /// Name, address and length of function `number`.
     fn function(&self, number: usize) -> Option<(&str, u64, u64)> {
         let table = usize::try_from(self.word(TABLE)?).ok()?;
         let entry = table.checked_add(number.checked_mul(ENTRY)?)?;
@@ -79,7 +79,7 @@ impl GoTable {
         Some((name, self.text.checked_add(u64::from(begin))?, u64::from(next.checked_sub(begin)?)))
     }
 
-    /// Each function's name, its address and its length; until `each` says that it is enough.
+    /// Calls `each` with the name, address and length of each function, until it returns false.
     pub(super) fn functions(&self, mut each: impl FnMut(&str, u64, u64) -> bool) {
         let most = self.bytes.len() / ENTRY;
         let functions = self.word(FUNCTIONS).and_then(|all| usize::try_from(all).ok()).unwrap_or(0);
@@ -90,7 +90,7 @@ impl GoTable {
         }
     }
 
-    /// Whether the scheduler is where the table says: the text may begin elsewhere than it was taken to.
+    /// Whether the scheduler is where the table says: the assumed start of the text may be wrong.
     fn leads_to_code(&self, file: &File, tables: &Tables<'_>) -> bool {
         let (scheduler, _) = golang::SCHEDULER[0];
         let mut leads = false;
@@ -106,8 +106,8 @@ impl GoTable {
     }
 }
 
-/// Where the text begins, by the runtime's own record of the program (1.26 and later, in programs that are
-/// loaded where they say); else 0.
+/// Start of the text, by the runtime's own record of the program (1.26 and later, in programs with fixed
+/// addresses); else 0.
 fn module_text(file: &File, tables: &Tables<'_>) -> u64 {
     let mut word = [0; 8];
     let range = tables.section(".go.module").and_then(|section| section.file_range(LittleEndian));
@@ -126,7 +126,8 @@ mod tests {
 
     use super::*;
 
-    /// Functions by name, with their distances from the text's begin; the last one ends at `end`.
+    /// A table of functions by name, with their distances from the start of the text; the last one ends at
+    /// `end`.
     fn table(functions: &[(&str, u32)], end: u32) -> Vec<u8> {
         let (mut names, mut more) = (Vec::new(), Vec::new());
         let begin = 8 * functions.len() as u32 + 4;

@@ -1,5 +1,4 @@
-//! A function that has its probes, and what becomes of it: how often it is called, and whether its file is
-//! still the same.
+//! A function with its probes, and their supervision: the rate of calls, and changes of the file.
 
 use std::{
     fmt,
@@ -29,21 +28,22 @@ use crate::{
     untrusted::{Shown as _, Untrusted},
 };
 
-/// Calls per second at which a function is left alone: each call takes the program two exceptions, whether it
-/// is shown or not. In a virtual machine, where each step over an instruction that the kernel does not
-/// emulate leaves the guest, a call was 12 to 22 us (6.18): a third of a CPU at this rate.
+/// Calls per second above which a function's probes are taken out: each call costs the program two
+/// exceptions, whether it is shown or not. In a virtual machine, where single-stepping an instruction that
+/// the kernel does not emulate leaves the guest, a call was 12 to 22 us (6.18): a third of a CPU at this
+/// rate.
 const TOO_OFTEN: f64 = 15_000.0;
-/// Looks in a row that see so many.
+/// Consecutive looks above that rate.
 const LOOKS: u32 = 2;
-/// Between two of them, at least.
+/// Least time between two looks.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// How long calls that are open may take to end before the probes go.
+/// Time that open calls get to end before the probes go.
 const LAST_CALLS: Duration = Duration::from_secs(1);
 
-/// Where probes of one phase go.
+/// Probes of one phase.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// For people.
+    /// Name for people.
     pub(super) name: Untrusted,
     pub(super) begins: Vec<Spot>,
     pub(super) ends: Vec<Spot>,
@@ -51,21 +51,21 @@ pub(super) struct Place {
     pub(super) argument: Argument,
 }
 
-/// What has calls there.
+/// What makes the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum On {
-    /// Threads: a function that returns.
+    /// Threads, in a function that returns.
     Thread,
-    /// Threads, and nothing returns there: places of USDT probes.
+    /// Threads, at sites of USDT probes: nothing returns there.
     Place,
     /// Goroutines.
     Goroutine,
-    /// Nothing: Go's scheduler, each function of [`golang::SCHEDULER`] once.
+    /// No calls: Go's scheduler, each function of [`golang::SCHEDULER`] once.
     Scheduler,
 }
 
 impl On {
-    /// What the kernel side is told of the begin, or the end, with this number.
+    /// The carrier for the kernel side, for the start or the end with this index.
     fn carrier(self, at: usize) -> Carrier {
         match self {
             Self::Thread => Carrier::Thread,
@@ -77,8 +77,8 @@ impl On {
 }
 
 impl Place {
-    /// Entry and exits of each function that is meant; those that cannot be followed are left out, and why is
-    /// told, unless there is no other.
+    /// Entry and exits of each matching function. Those that cannot be followed are left out, and the reasons
+    /// returned, unless there is no other.
     pub(super) fn of_functions(
         file: &File,
         symbol: &str,
@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-/// Where the register of an integer argument, 1 for the first, lies among those that a probe is handed.
+/// Offset of an integer argument, 1 for the first, among the registers that a probe gets.
 fn register(number: u8) -> u32 {
     let place = usize::from(number.saturating_sub(1));
     if cfg!(target_arch = "aarch64") {
@@ -136,7 +136,7 @@ fn register(number: u8) -> u32 {
 
 /// A function with its probes.
 pub(super) struct Placed {
-    /// Which of the phases that are wanted.
+    /// Index of its phase.
     pub(super) wanted: usize,
     number: u32,
     name: Untrusted,
@@ -145,9 +145,9 @@ pub(super) struct Placed {
     pub(super) on: On,
     pub(super) state: State,
     watch: File,
-    /// Those of the begin first.
+    /// Probes of the start first.
     probes: Vec<OwnedFd>,
-    /// They go then.
+    /// Time at which the probes go.
     closing: Option<Instant>,
     looked: Instant,
     calls: u64,
@@ -155,7 +155,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Puts the probes in: those of the end first, so that no call that is seen to begin ends unseen.
+    /// Puts the probes in: those of the end first, so that every call whose start is seen has a visible end.
     pub(super) fn put(
         probes: &FunctionProbes,
         wanted: Option<&Wanted>,
@@ -207,14 +207,14 @@ impl Placed {
         })
     }
 
-    /// Whether something has happened to it that has to be told.
+    /// Looks at the file and the rate of calls; returns a message if there is something to report.
     pub(super) fn look(&mut self, probes: &FunctionProbes) -> Option<String> {
         if self.closing.is_some() || self.probes.is_empty() {
             return None;
         }
         if self.watch.metadata().is_ok_and(|now| State::of(&now) != self.state) {
             probes.close(self.number);
-            // Whoever maps it from now on may have another instruction there.
+            // A program that maps it from now on may have another instruction there.
             self.closing = Some(Instant::now());
             return Some(format!(
                 "{}`{}` has been changed: its probes are taken out",
@@ -244,7 +244,7 @@ impl Placed {
         ))
     }
 
-    /// The begin of what is said of it.
+    /// Beginning of its messages.
     fn whose(&self) -> String {
         if self.on == On::Scheduler { String::new() } else { format!("phase {}: ", self.phase) }
     }
@@ -254,7 +254,7 @@ impl Placed {
         self.on == On::Scheduler && self.state == state
     }
 
-    /// No call of it is shown from here on, and its probes go once those that are open had time to end.
+    /// Shows no more calls from here on; the probes go once open calls had time to end.
     pub(super) fn close(&mut self, probes: &FunctionProbes) {
         probes.close(self.number);
         self.closing.get_or_insert(Instant::now() + LAST_CALLS);
@@ -264,7 +264,7 @@ impl Placed {
         self.closing.is_some()
     }
 
-    /// Probes that are to go now.
+    /// Probes that are due to go.
     pub(super) fn due(&mut self) -> Vec<OwnedFd> {
         let is_due = self.closing.is_some_and(|when| when <= Instant::now());
         if is_due { self.take_probes() } else { Vec::new() }
@@ -274,7 +274,7 @@ impl Placed {
         std::mem::take(&mut self.probes)
     }
 
-    /// Calls, those that were too many or too deep to be shown, and those without a return.
+    /// Counts of calls: all, too many to be shown, too deep to be shown, and without a return.
     pub(super) fn counts(&self, probes: &FunctionProbes) -> [u64; 4] {
         let counted = probes.counts(self.number);
         counted.map_or([0; 4], |it| [it.calls, it.thinned, it.too_deep, it.lost])
@@ -287,7 +287,7 @@ impl fmt::Display for Placed {
     }
 }
 
-/// With the words that go behind a file's name.
+/// An error whose text goes after a file's name.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot be probed: {0}")]
 struct Refused(#[source] ProbeError);

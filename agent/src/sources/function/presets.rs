@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::spec::{self, Wanted};
 
-/// What build.rs made of `sources.toml`.
+/// The JSON that build.rs made of `sources.toml`.
 static TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/sources.json"));
 
 #[derive(Deserialize)]
@@ -27,14 +27,14 @@ struct Function {
 }
 
 fn table() -> Vec<Preset> {
-    // Read by a test, as it is carried.
+    // A test parses the same text.
     serde_json::from_str::<Table>(TABLE).map(|table| table.preset).unwrap_or_default()
 }
 
 /// The phases of a preset.
 ///
 /// # Errors
-/// There is none of this name; which there are, for people.
+/// No preset has this name; the error lists those that exist.
 pub(super) fn named(name: &str) -> Result<Vec<Wanted>, String> {
     let presets = table();
     let Some(preset) = presets.iter().find(|preset| preset.name == name) else {

@@ -1,5 +1,4 @@
-//! What a library calls itself (`DT_SONAME`): the name by which programs ask for it, whatever its file is
-//! called.
+//! A library's own name (`DT_SONAME`), by which programs ask for it, whatever its file is called.
 
 use std::{fs::File, io::BufReader, os::unix::fs::FileExt as _};
 
@@ -13,10 +12,10 @@ use crate::probes::phase::Tables;
 /// From elf.h: the tag of the name, in an entry of two words.
 const SONAME: u64 = 14;
 const ENTRY: usize = 16;
-/// Bytes of a dynamic section that are read: libtorch's has 1 kB.
+/// Most bytes of a dynamic section: libtorch's has 1 kB.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// Whether a file is a library of this name.
+/// Whether a file is a library with this soname.
 pub(super) fn has_name(file: &File, name: &str) -> bool {
     let Ok(opened) = file.try_clone() else { return false };
     let cache = ReadCache::new(BufReader::new(opened));

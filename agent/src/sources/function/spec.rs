@@ -1,5 +1,4 @@
-//! What can be asked for by `--phase`: a function or two USDT probes of a library, under a name; or a preset
-//! of several.
+//! Arguments of `--phase`: a function or two USDT probes of a library, under a name; or a preset of several.
 //!
 //! It looks at no file.
 
@@ -7,36 +6,36 @@ use guestscope_ebpf::NAME_BYTES;
 
 use super::{presets, table::Way};
 
-/// Registers that hold arguments.
+/// Most argument registers.
 const ARGUMENTS: u8 = 6;
 
-/// A phase that is wanted.
+/// A phase that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Name of the phase.
     pub(crate) name: String,
-    /// A path, or the name of a file.
+    /// Path or file name of the library.
     pub(crate) library: String,
-    /// What of it.
+    /// Part of the library that is the phase.
     pub(crate) what: What,
-    /// Which argument is the number of the request, 1 for the first.
+    /// Argument that holds the request's number, 1 for the first.
     pub(crate) argument: Option<u8>,
-    /// A preset names it, and a library need not have it.
+    /// Whether a preset names it: a library need not have it.
     pub(crate) is_preset: bool,
 }
 
-/// What of a library is a phase.
+/// Part of a library that is a phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// Functions of this name; `*` is any text.
     Function(String),
     /// From one USDT probe to another.
     Probes {
-        /// Who has it.
+        /// Provider of the probes.
         provider: String,
-        /// Where the phase begins, or what both have in common.
+        /// Probe at which the phase begins, or the common part of both names.
         begin: String,
-        /// Where it ends; else what goes with the first.
+        /// Probe at which it ends; none: the counterpart of the first.
         end: Option<String>,
     },
 }
@@ -45,7 +44,7 @@ pub(crate) enum What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked(pub(crate) Vec<Wanted>);
 
-/// Reads what somebody typed.
+/// Parses the argument.
 ///
 /// # Errors
 /// What is wrong with it, for people.
@@ -59,7 +58,7 @@ pub fn parse(text: &str) -> Result<Asked, String> {
     wanted(name, place).map(|wanted| Asked(vec![wanted]))
 }
 
-/// `LIB:SYMBOL[:argN]` or `usdt:LIB:PROVIDER:PROBE[:argN]`.
+/// Parses `LIB:SYMBOL[:argN]` or `usdt:LIB:PROVIDER:PROBE[:argN]`.
 pub(super) fn wanted(name: &str, place: &str) -> Result<Wanted, String> {
     const FORMS: &str = "must be NAME=LIB:SYMBOL[:argN] or NAME=usdt:LIB:PROVIDER:PROBE[:argN]";
     let (place, argument) = argument(place)?;

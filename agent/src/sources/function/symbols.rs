@@ -1,7 +1,7 @@
-//! Functions in an ELF file, by its symbol tables: where they lie in the file.
+//! Functions of an ELF file, by its symbol tables: their offsets in the file.
 //!
-//! The file may be anybody's, and may be written to meanwhile: it is read by pieces, as much as
-//! [`MOST_NAMES`] and [`MOST_SYMBOLS`] say, and never mapped.
+//! The file may be anybody's, and may change meanwhile: it is read in pieces, up to [`MOST_NAMES`] and
+//! [`MOST_SYMBOLS`], and never mapped.
 
 use std::{
     fs::File,
@@ -25,64 +25,63 @@ use super::{
 };
 use crate::{probes::phase::Tables, untrusted::Untrusted};
 
-/// Functions that one pattern may mean in one file.
+/// Most functions of one file that a pattern may match.
 pub(super) const MOST_FUNCTIONS: usize = 64;
-/// Bytes of names in one table: those of libtorch's functions are 30 MB.
+/// Most bytes of names in one table: those of libtorch's functions are 30 MB.
 const MOST_NAMES: u64 = 128 << 20;
-/// Symbols in one table.
+/// Most symbols in one table.
 const MOST_SYMBOLS: u64 = 4 << 20;
 /// Bytes of a symbol (`Elf64_Sym`).
 const SYMBOL: usize = 24;
-/// Symbols that are read at once.
+/// Symbols read at once.
 const PIECE: usize = 32 << 10;
-/// Names that are told where none is the one.
+/// Similar names listed where none matches.
 const NEAREST: usize = 3;
-/// How long near ones are looked for.
+/// Time limit of the search for similar names.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A function that is meant.
+/// A function that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// As people write it.
+    /// Name as people write it.
     pub(super) name: Untrusted,
-    /// Where it begins in memory, before the file is moved.
+    /// Address before relocation.
     pub(super) address: u64,
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub(super) offset: u64,
-    /// Its length; 0 where the file does not say.
+    /// Length; 0 where the file does not say.
     pub(super) bytes: u64,
-    /// The part of it that is hardly ever run and lies elsewhere: where it begins in the file, and its
-    /// length.
+    /// Offset in the file and length of its cold part, which lies elsewhere.
     pub(super) cold: Option<(u64, u64)>,
-    /// It is one of Go's, whose stacks move.
+    /// Whether it is one of Go's, whose stacks move.
     pub(super) is_go: bool,
 }
 
-/// Why a function is not to be had.
+/// Why a function cannot be found.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum SymbolError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Read(std::io::ErrorKind),
-    /// Not one of this machine's.
+    /// The file is for another machine.
     #[error("is no ELF file for this machine")]
     NotElf,
-    /// No table of symbols.
+    /// The file has no table of symbols.
     #[error("has no symbols: it is stripped")]
     Stripped,
-    /// Larger than what is read.
+    /// The table exceeds the limits.
     #[error("has a table of symbols larger than any that is read")]
     TooLarge,
-    /// It has other ones.
+    /// The file has no such function.
     #[error("has no function of that name{}", nearest(.0))]
     NotThere(Vec<Untrusted>),
-    /// Its goroutines cannot be followed.
+    /// The program's goroutines cannot be followed.
     #[error("was built by a Go before 1.18, whose goroutines cannot be followed")]
     OldGo,
-    /// It means nearly anything.
+    /// The pattern matches nearly anything.
     #[error("has {0} functions of that name, and no more than {MOST_FUNCTIONS} are probed")]
     TooMany(usize),
-    /// What is chosen at load time has no code of its own.
+    /// A function chosen at load time has no code of its own.
     #[error("chooses what that name means as it is loaded (ifunc): name the function that it chooses")]
     Chosen,
 }
@@ -92,15 +91,15 @@ fn nearest(names: &[Untrusted]) -> String {
     if names.is_empty() { String::new() } else { format!("; nearest: {}", names.join(", ")) }
 }
 
-/// Where names of functions come from.
+/// A source of function names.
 enum Names<'a> {
     Elf(Table<'a>),
     Go(GoTable),
 }
 
 impl Names<'_> {
-    /// Each function's name, whether it is chosen at load time, its address and its length; until `each` says
-    /// that it is enough.
+    /// Calls `each` with each function's name, whether it is chosen at load time, its address and its length,
+    /// until it returns false.
     fn functions(&self, mut each: impl FnMut(&str, bool, u64, u64) -> bool) -> Result<(), SymbolError> {
         match self {
             Self::Elf(table) => table.functions(each),
@@ -131,7 +130,7 @@ impl<'a> Table<'a> {
         if symbols > MOST_SYMBOLS || names_bytes > MOST_NAMES {
             return Err(SymbolError::TooLarge);
         }
-        // What the file does not have is not made room for.
+        // No memory is allocated for more than the file has.
         let has = file.metadata().map_err(|error| SymbolError::Read(error.kind()))?.len();
         if names_at.checked_add(names_bytes).is_none_or(|end| end > has) {
             return Err(SymbolError::NotElf);
@@ -177,7 +176,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The functions that are meant, each once, whatever names it has.
+/// The matching functions, each once, whatever names it has.
 pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError> {
     let opened = file.try_clone().map_err(|error| SymbolError::Read(error.kind()))?;
     let cache = ReadCache::new(BufReader::new(opened));
@@ -187,7 +186,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
     let mut read = Vec::new();
     for kind in [SHT_SYMTAB, SHT_DYNSYM] {
         let table = Table::read(file, &tables, kind)?;
-        // Go's linker leaves symbols out where it is told to, but never what its runtime needs.
+        // Go's linker omits symbols where it is told to, but never what its runtime needs.
         if kind == SHT_SYMTAB && table.is_none() && is_go {
             read.extend(GoTable::read(file, &tables).map(Names::Go));
         }
@@ -237,7 +236,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
     }
 }
 
-/// The names that are most like the one that was typed.
+/// The names most like the one that was typed.
 fn nearest_names(tables: &[Names<'_>], pattern: &Pattern<'_>) -> Result<Vec<Untrusted>, SymbolError> {
     const LEAST: f64 = 0.6;
     let begun = Instant::now();

@@ -1,11 +1,10 @@
-//! Functions without a name, behind tables that a library hands out: `OrtGetApiBase()[0]()[9]` is what entry
-//! 9 of the table points to that the function returns which entry 0 of the table points to that
-//! `OrtGetApiBase` returns.
+//! Functions without a name, in tables that a library hands out: `OrtGetApiBase()[0]()[9]` is entry 9 of the
+//! table that the function in entry 0 of the table of `OrtGetApiBase` returns.
 //!
-//! So are the C interfaces of libraries made whose versions must fit each other: one function is exported,
-//! and the order of a table never changes. It is read from the file alone, which may be stripped and may be
-//! anybody's. A table is one only if each entry up to the one that is wanted is the begin of a function, and
-//! if the function that returns it mentions no second one.
+//! C interfaces of libraries with several versions are made so: one function is exported, and the order of a
+//! table never changes. The table is read from the file alone, which may be stripped and may be anybody's. It
+//! counts as one only if each entry up to the wanted one is the start of a function, and if the function that
+//! returns it mentions no second one.
 
 use std::{collections::HashMap, fs::File, io::BufReader, os::unix::fs::FileExt as _};
 
@@ -23,30 +22,30 @@ use super::{
 };
 use crate::probes::phase::Tables;
 
-/// Tables behind tables.
+/// Most tables in a row.
 const MOST_STEPS: usize = 4;
-/// The last entry that may be named: ONNX Runtime's table has 429.
+/// Highest entry: ONNX Runtime's table has 429.
 const MOST_ENTRY: u32 = 4_095;
-/// Bytes of a function that returns a table: it does little else.
+/// Most bytes of a function that returns a table: it does little else.
 const MOST_BYTES: u64 = 4 << 10;
-/// Addresses that such a function mentions.
+/// Most addresses that such a function mentions.
 const MOST_MENTIONED: usize = 64;
-/// Relocations of a file that are read: libtorch's are 600,000.
+/// Most relocations read of a file: libtorch's are 600,000.
 const MOST_RELOCATIONS: u64 = 8 << 20;
 /// Bytes of a relocation (`Elf64_Rela`), and how many are read at once.
 const RELOCATION: usize = 24;
 const PIECE: usize = 32 << 10;
 
-/// Where a function stands behind tables.
+/// Path to a function through tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Way<'a> {
-    /// The function that is exported.
+    /// The exported function.
     exported: &'a str,
-    /// Which entry of the table that it returns, and of the one that this returns, and so on.
+    /// Entry in its table, entry in the next table, and so on.
     entries: Vec<u32>,
 }
 
-/// Why nothing is found behind a table.
+/// Why a function in a table cannot be found.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum TableError {
     #[error("has no table of where functions begin (.eh_frame_hdr)")]
@@ -66,7 +65,7 @@ pub(super) enum TableError {
 }
 
 impl<'a> Way<'a> {
-    /// None where the text does not say so.
+    /// None if the text is not such a path.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (exported, rest) = text.split_once("()[")?;
         let entries: Option<Vec<u32>> = rest
@@ -81,7 +80,7 @@ impl<'a> Way<'a> {
         (!exported.is_empty() && !exported.contains('*')).then_some(Self { exported, entries })
     }
 
-    /// As it was typed, up to a step.
+    /// The text up to a step, as it was typed.
     fn until(&self, step: usize) -> String {
         let mut text = self.exported.to_owned();
         for entry in &self.entries[..step] {
@@ -93,7 +92,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// The function that stands there.
+/// The function at the end of the path.
 pub(super) fn find(file: &File, way: &Way<'_>) -> anyhow::Result<Found> {
     let exported = symbols::find(file, way.exported)?;
     let [first] = exported.as_slice() else { anyhow::bail!(SymbolError::TooMany(exported.len())) };
@@ -122,7 +121,7 @@ impl Library<'_> {
         Ok(code)
     }
 
-    /// What entry `entry` points to, of the one table that the function at `address` returns.
+    /// Target of entry `entry` of the only table that the function at `address` returns.
     fn behind(&self, address: u64, entry: u32, name: &str) -> Result<u64, TableError> {
         let around = self.unwind.around(self.file, self.tables, address);
         let (_, bytes) = around
@@ -148,7 +147,7 @@ impl Library<'_> {
         }
     }
 
-    /// The last of so many entries, if each of them is the begin of a function.
+    /// The last of so many entries, if each of them is the start of a function.
     fn last(&self, table: u64, entries: u32, words: &HashMap<u64, u64>) -> Option<u64> {
         let mut target = None;
         for entry in 0..u64::from(entries) {
@@ -160,14 +159,14 @@ impl Library<'_> {
         target
     }
 
-    /// What the file holds there: where relocations are packed (RELR), that is the address.
+    /// The word in the file: with packed relocations (RELR), it is the address.
     fn word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, self.tables.offset_of(address)?).ok()?;
         Some(u64::from_le_bytes(bytes))
     }
 
-    /// What the loader writes into tables of so many entries.
+    /// The loader's words in tables of so many entries.
     fn words(&self, at: &[u64], entries: u32) -> Result<HashMap<u64, u64>, TableError> {
         let relative = if cfg!(target_arch = "aarch64") { R_AARCH64_RELATIVE } else { R_X86_64_RELATIVE };
         let is_within = |address: u64| {
@@ -204,7 +203,7 @@ impl Library<'_> {
         Ok(Found { name: name.into(), address, offset, bytes, cold, is_go: false })
     }
 
-    /// The part of a function that is hardly ever run: where it goes on a condition, beyond its end.
+    /// The cold part of a function: the target of a conditional jump beyond its end.
     fn cold(&self, address: u64, bytes: u64, name: &str) -> Option<(u64, u64)> {
         let code = self.code(address, bytes, name).ok()?;
         let mut decoder = Decoder::with_ip(64, &code, address, DecoderOptions::NONE);
@@ -218,7 +217,7 @@ impl Library<'_> {
     }
 }
 
-/// Addresses of data that the function's code mentions, each once.
+/// Data addresses that the function's code mentions, each once.
 fn mentioned_x86_64(code: &[u8], address: u64) -> Vec<u64> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -235,7 +234,7 @@ fn mentioned_x86_64(code: &[u8], address: u64) -> Vec<u64> {
     found
 }
 
-/// `adrp` gives a page to a register, `add` a place in it.
+/// `adrp` puts a page's address into a register, `add` adds the offset.
 fn mentioned_arm64(code: &[u8], address: u64) -> Vec<u64> {
     let mut pages: [Option<u64>; 32] = [None; 32];
     let mut found = Vec::new();
@@ -258,7 +257,7 @@ fn mentioned_arm64(code: &[u8], address: u64) -> Vec<u64> {
     found
 }
 
-/// Tables of pointers lie at multiples of 8.
+/// Adds an address if it is a multiple of 8: tables of pointers are.
 fn note(found: &mut Vec<u64>, address: u64) {
     if address.is_multiple_of(8) && !found.contains(&address) {
         found.push(address);

@@ -1,4 +1,4 @@
-//! Tables of files that a test makes: found, refused, and never a panic, whatever bytes there are.
+//! Tables in files that a test makes: found, refused, and never a panic, whatever the bytes.
 
 use std::{hint::black_box, io::Write as _};
 

@@ -1,8 +1,8 @@
-//! Functions of an ELF file without symbols: where each begins and how long it is, by the table that
-//! unwinding searches (`.eh_frame_hdr`; format: Linux Standard Base, exception frames).
+//! Functions of an ELF file without symbols: start and length of each, by the search table for unwinding
+//! (`.eh_frame_hdr`; format: Linux Standard Base, exception frames).
 //!
-//! The file may be anybody's: the table is read once, up to [`MOST_TABLE`], and what it says of a function is
-//! believed only where the function's own entry says the same.
+//! The file may be anybody's: the table is read once, up to [`MOST_TABLE`], and its word on a function is
+//! believed only where the function's own entry agrees.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -10,29 +10,29 @@ use object::{LittleEndian, read::elf::SectionHeader as _};
 
 use crate::probes::phase::Tables;
 
-/// Bytes of the table: libtorch's has 4 MB.
+/// Most bytes of the table: libtorch's has 4 MB.
 const MOST_TABLE: u64 = 64 << 20;
-/// Version, and how the distance to the entries, their number, and the table are written: the only way that
-/// compilers do.
+/// Version, and the encodings of the distance to the entries, of their number, and of the table: the only
+/// ones that compilers use.
 const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-/// Bytes in front of the table.
+/// Bytes before the table.
 const FRONT: usize = 12;
-/// Bytes of a function in the table: where it begins, and where its entry does.
+/// Bytes of a function in the table: its start, and the start of its entry.
 const ROW: usize = 8;
 
-/// The table, as it was read.
+/// The table, as read.
 pub(super) struct Unwind {
-    /// Distances in it are from here.
+    /// Address from which its distances count.
     address: u64,
     rows: Vec<u8>,
 }
 
 impl Unwind {
-    /// None of a file that has no such table, or a larger one.
+    /// None for a file that has no such table, or a larger one.
     pub(super) fn read(file: &File, tables: &Tables<'_>) -> Option<Self> {
         let section = tables.section(".eh_frame_hdr")?;
         let (offset, bytes) = section.file_range(LittleEndian)?;
-        // What the file does not have is not made room for.
+        // No memory is allocated for more than the file has.
         let has = file.metadata().ok()?.len();
         if bytes > MOST_TABLE || offset.checked_add(bytes)? > has {
             return None;
@@ -53,7 +53,7 @@ impl Unwind {
         Some(Self { address, rows })
     }
 
-    /// Where function `at` begins, and where its entry does.
+    /// Start of function `at`, and of its entry.
     fn row(&self, at: usize) -> Option<(u64, u64)> {
         let row = self.rows.get(at * ROW..(at + 1) * ROW)?;
         let far = |from: usize| {
@@ -63,7 +63,7 @@ impl Unwind {
         Some((far(0), far(4)))
     }
 
-    /// The last function that begins at this address or before.
+    /// The last function that begins at or before this address.
     fn at_or_before(&self, address: u64) -> Option<(u64, u64)> {
         let (mut low, mut high) = (0, self.rows.len() / ROW);
         while low < high {
@@ -73,15 +73,16 @@ impl Unwind {
         self.row(low.checked_sub(1)?)
     }
 
-    /// Whether a function begins right there.
+    /// Whether a function begins at this address.
     pub(super) fn begins(&self, address: u64) -> bool {
         self.at_or_before(address).is_some_and(|(begin, _)| begin == address)
     }
 
-    /// The function that this address is in: where it begins, and its length.
+    /// Start and length of the function around this address.
     pub(super) fn around(&self, file: &File, tables: &Tables<'_>, address: u64) -> Option<(u64, u64)> {
         let (begin, entry) = self.at_or_before(address)?;
-        // Length and owner of the entry, then the distance from there to the function, and its length.
+        // Length and owner of the entry, then the distance from there to the function, and the function's
+        // length.
         let mut bytes = [0; 16];
         file.read_exact_at(&mut bytes, tables.offset_of(entry)?).ok()?;
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap_or_default());

@@ -1,7 +1,7 @@
 //! USDT probes of an ELF file, by its notes (format: SystemTap's UserSpaceProbeImplementation): two of them
 //! make a phase.
 //!
-//! The file may be anybody's: notes are read up to a size, and places up to a number.
+//! The file may be anybody's: notes are read up to a size, and sites up to a number.
 
 use std::{fs::File, io::BufReader};
 
@@ -14,16 +14,16 @@ use super::{
 };
 use crate::{loader::functions::Spot, probes::phase::Tables, untrusted::Untrusted};
 
-/// Bytes of notes: libjvm, which has the most, has 200 kB.
+/// Most bytes of notes: libjvm, which has the most, has 200 kB.
 const MOST_NOTES: u64 = 4 << 20;
-/// What the end of a pair is called where the begin is called so.
+/// Last words of a pair of names: the first probe's, and those of a matching end.
 const PAIRS: [(&str, &[&str]); 4] = [
     ("start", &["done", "end", "stop", "finish", "complete"]),
     ("begin", &["end", "done", "finish"]),
     ("entry", &["return", "exit"]),
     ("enter", &["exit", "leave", "return"]),
 ];
-/// Between a pair's common name and these words.
+/// Separators between a pair's common name and these words.
 const JOINTS: [&str; 2] = ["__", "_"];
 
 /// Why there is no phase.
@@ -45,7 +45,7 @@ enum ProbesError {
     NoArgument(u8),
 }
 
-/// One place of a probe.
+/// One site of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Site {
     provider: String,
@@ -54,7 +54,7 @@ struct Site {
     arguments: String,
 }
 
-/// The phase between two probes. Where only one name is given, the other one is known by its words.
+/// The phase between two probes. If only one name is given, the other one follows from its last word.
 pub(super) fn find(
     file: &File,
     provider: &str,
@@ -82,7 +82,7 @@ pub(super) fn find(
     if ends.is_empty() {
         return Err(ProbesError::NoEnd(begin.to_owned()).into());
     }
-    // Each place has its arguments elsewhere.
+    // Each site has its arguments elsewhere.
     let mut places: Vec<Place> = Vec::new();
     for site in &begins {
         let found = match argument {
@@ -106,7 +106,7 @@ pub(super) fn find(
     Ok(places)
 }
 
-/// The two probes of this common name, or the one of this name and what goes with it.
+/// The two probes with this common name, or the one with this name and its counterpart.
 fn pair<'a>(name: &str, of: &impl Fn(&str) -> Vec<&'a Site>) -> (Vec<&'a Site>, Vec<&'a Site>) {
     for joint in JOINTS {
         for (word, ends) in PAIRS {
@@ -130,7 +130,7 @@ fn pair<'a>(name: &str, of: &impl Fn(&str) -> Vec<&'a Site>) -> (Vec<&'a Site>, 
     (of(name), Vec::new())
 }
 
-/// Names of the provider's probes that are most like one.
+/// Names of the provider's probes most like this one.
 fn near(sites: &[Site], provider: &str, wanted: &str) -> Untrusted {
     let mut names: Vec<(f64, String)> = sites
         .iter()
@@ -157,7 +157,7 @@ fn sites(file: &File) -> anyhow::Result<Vec<Site>> {
     Ok(parse(notes, base, |address| tables.offset_of(address)))
 }
 
-/// What the notes say, as far as they make sense. A tool that moved the sections leaves addresses at the same
+/// Sites by the notes, as far as they are valid. A tool that moved the sections leaves addresses at the same
 /// distance from `base`.
 fn parse(mut notes: &[u8], base: Option<u64>, offset_of: impl Fn(u64) -> Option<u64>) -> Vec<Site> {
     let mut sites = Vec::new();
@@ -194,7 +194,7 @@ fn site(body: &[u8], base: Option<u64>, offset_of: &impl Fn(u64) -> Option<u64>)
     Some(Site { provider, name, spot: Spot { offset, semaphore }, arguments })
 }
 
-/// Argument `number` (1 for the first) of those that a note lists: `8@%rdi -4@$7 8@-16(%rbp)`.
+/// Argument `number` (1 for the first) of a note's list: `8@%rdi -4@$7 8@-16(%rbp)`.
 fn operand(arguments: &str, number: u8) -> Option<Argument> {
     let text = arguments.split(' ').nth(usize::from(number).checked_sub(1)?)?;
     let (size, operand) = text.split_once('@')?;
@@ -221,7 +221,7 @@ fn operand(arguments: &str, number: u8) -> Option<Argument> {
     Some(argument(ArgumentKind::Memory, register(name)?, distance))
 }
 
-/// Where a register of x86-64, or the lower part of one, lies in its `pt_regs`.
+/// Offset of a register of x86-64, or of the lower part of one, in its `pt_regs`.
 fn register(name: &str) -> Option<u32> {
     const NAMES: [(&str, u32); 8] =
         [("bp", 32), ("bx", 40), ("ax", 80), ("cx", 88), ("dx", 96), ("si", 104), ("di", 112), ("sp", 152)];

@@ -1,12 +1,12 @@
-//! ITT tasks and frames, which oneDNN, PyTorch and Intel's libraries have in them. Each of them loads the
-//! library that a variable names, at its first call (`agent/marker/inject`). Kinds of tasks that take less
-//! than 20 us are left out there, but for `itt:all`.
+//! ITT tasks and frames, which oneDNN, PyTorch and Intel's libraries contain. At its first call each of them
+//! loads the library that a variable names (`agent/marker/inject`). Kinds of tasks that take less than 20 us
+//! are left out there, unless `itt:all` is asked for.
 
 use std::path::Path;
 
 use super::{Inherited, Kind, Source, Unpacked, Variable, Wishes, injection};
 
-/// The room.
+/// The ITT source.
 #[derive(Debug)]
 pub(super) struct Itt {
     shows_all: bool,

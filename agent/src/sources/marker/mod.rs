@@ -1,5 +1,5 @@
 //! The marker library and its Python module, for programs that mark their phases themselves. Every other
-//! source that runs inside a program calls this library.
+//! source inside a program calls this library.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use super::{Inherited, Kind, Source, Unpacked, Variable};
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
 /// The Python module.
 static MODULE: &[u8] = include_bytes!("../../../marker/python/guestscope.py");
-/// The soname, so that a program linked against it can be pointed there by LD_LIBRARY_PATH too.
+/// The soname: programs linked against it find it by LD_LIBRARY_PATH too.
 const SONAME: &str = "libguestscope.so.1";
-/// The folder that Python looks through. It may be listed by all, because Python lists what PYTHONPATH names.
+/// Folder on PYTHONPATH. All may list it, because Python lists such folders.
 pub(super) const PYTHON: &str = "python";
 
-/// The room.
+/// The marker source.
 #[derive(Debug)]
 pub(super) struct Marker;
 

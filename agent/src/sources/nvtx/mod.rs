@@ -1,11 +1,11 @@
-//! NVTX ranges, which CUDA programs and NVIDIA's libraries have in them. Each copy of NVTX in a program loads
-//! the library that a variable names, at its first call (`agent/marker/inject`).
+//! NVTX ranges, which CUDA programs and NVIDIA's libraries contain. At its first call each copy of NVTX in a
+//! program loads the library that a variable names (`agent/marker/inject`).
 
 use std::path::Path;
 
 use super::{Inherited, Kind, Source, Unpacked, Variable, injection};
 
-/// The room.
+/// The NVTX source.
 #[derive(Debug)]
 pub(super) struct Nvtx;
 

@@ -1,12 +1,12 @@
-//! Spans of the program's own OpenTelemetry. In Python the wrappers add a span processor to each provider
-//! that the program sets; a Rust program takes the marker crate's `tracing` layer, for which nothing has to
-//! be put beside it.
+//! Spans of the program's own OpenTelemetry. In Python the wrappers add a span processor to each tracer
+//! provider that the program sets; a Rust program uses the marker crate's `tracing` layer, and needs no files
+//! beside it.
 
 use std::path::Path;
 
 use super::{Inherited, Kind, Source, Unpacked, Variable};
 
-/// The room.
+/// The OpenTelemetry source.
 #[derive(Debug)]
 pub(super) struct Otel;
 

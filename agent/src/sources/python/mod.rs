@@ -1,7 +1,7 @@
 //! Wrappers around functions of Python packages: requests of web servers, steps of training, inferences.
 //!
-//! A `sitecustomize` in the folder of the marker's module watches what is imported, and wraps it as a table
-//! says (`agent/marker/python/guestscope_sources`). A Python that ignores the environment has none of it.
+//! A `sitecustomize` in the folder of the marker's module watches imports, and wraps functions by a table
+//! (`agent/marker/python/guestscope_sources`). A Python that ignores the environment has none of it.
 
 use std::{ffi::OsString, path::Path};
 
@@ -9,7 +9,7 @@ use super::{Inherited, Kind, Source, Unpacked, Variable, Wishes, marker};
 
 include!(concat!(env!("OUT_DIR"), "/python.rs"));
 
-/// The room.
+/// The Python source.
 #[derive(Debug)]
 pub(super) struct Python {
     marked: String,

@@ -1,8 +1,8 @@
-//! Source `socket`: requests of any server, known by when its connections receive and send. No byte of what
-//! they say is read.
+//! Source `socket`: requests of any server, by the times at which connections receive and send. None of their
+//! bytes is read.
 //!
-//! What is watched is told to the programs of family `socket`, which make the edges by themselves. It only
-//! knows what was asked for, and what that is called.
+//! The BPF programs of family `socket` get the list of watched addresses and make the edges by themselves.
+//! This module knows only that list, and the names of the requests.
 
 mod watched;
 

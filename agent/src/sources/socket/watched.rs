@@ -1,4 +1,4 @@
-//! What `--requests` takes: a port or a Unix socket whose connections carry requests.
+//! Arguments of `--requests`: a port or a Unix socket whose connections carry requests.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,31 +9,31 @@ use guestscope_ebpf::connection::{PATH_BYTES, PATH_ROOM, WATCH_NAME_BYTES};
 
 use crate::untrusted::Untrusted;
 
-/// Where requests come in.
+/// An address at which requests come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// A TCP port, over whichever address and version of IP.
+    /// A TCP port, on any address, over IPv4 or IPv6.
     Port(u16),
-    /// A Unix socket by the path that its server bound; one without a path begins with a zero byte.
+    /// A Unix socket by the path that its server bound; an abstract one begins with a zero byte.
     Path(OsString),
 }
 
-/// Why an argument is none.
+/// Why an argument is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchedError {
     /// Neither a port nor a path.
     #[error("neither port:NUMBER nor unix:PATH")]
     Kind,
-    /// No port.
+    /// The port is not a valid number.
     #[error("a port is a number from 1 to 65535")]
     Port,
-    /// No path that a socket can have.
+    /// The path is too short or too long for a socket.
     #[error("a path of a Unix socket has 1 to {} bytes", PATH_BYTES - 1)]
     Path,
 }
 
 impl Watched {
-    /// `port:8000`, `unix:/run/web.sock`, or `unix:@name` for one without a path.
+    /// Parses `port:8000`, `unix:/run/web.sock`, or `unix:@name` for an abstract socket.
     pub fn parse(text: &str) -> Result<Self, WatchedError> {
         let bytes = text.as_bytes();
         if let Some(port) = bytes.strip_prefix(b"port:") {
@@ -51,7 +51,7 @@ impl Watched {
         Ok(Watched::Path(OsStr::from_bytes(&path).to_owned()))
     }
 
-    /// What its requests are called: at most as long as names may be; of a path the end.
+    /// Name of its requests, cut to the longest name: of a path the end stays.
     pub fn name(&self) -> Untrusted {
         match self {
             Watched::Port(port) => format!("port {port}").into(),
@@ -67,7 +67,7 @@ impl Watched {
         }
     }
 
-    /// The name as the programs have it, and how long it is.
+    /// The name for the BPF programs, and its length.
     pub(crate) fn name_bytes(&self) -> ([u8; WATCH_NAME_BYTES], u64) {
         let name = self.name();
         let name = name.stored().as_bytes();
@@ -77,7 +77,7 @@ impl Watched {
         (all, bytes as u64)
     }
 
-    /// The path as the kernel keeps it.
+    /// The path as the kernel stores it.
     pub(crate) fn path_bytes(&self) -> Option<[u8; PATH_ROOM]> {
         let Watched::Path(path) = self else { return None };
         let mut all = [0; PATH_ROOM];

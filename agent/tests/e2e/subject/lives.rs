@@ -1,6 +1,7 @@
 //! Roles about births and ends: exits, signals, exec, fork, many threads, and what lives on.
 //!
-//! Guards that must never end are forgotten, as a program that crashes forgets them. Nothing here waits for long.
+//! Guards that must never end are forgotten, as a program that crashes forgets them. Nothing here waits for
+//! long.
 
 #![expect(clippy::exit, reason = "how a program ends is what these roles are about")]
 
@@ -172,8 +173,8 @@ pub(crate) fn wait_for_line(arguments: &[String]) {
     note("done");
 }
 
-/// `in-front MS`: puts itself in front of its terminal, which it tells to stop processes that write from the background; stays for so long,
-/// and makes a request then.
+/// `in-front MS`: puts itself in front of its terminal, which it tells to stop processes that write from the
+/// background; stays for so long, and makes a request then.
 pub(crate) fn in_front(arguments: &[String]) {
     use nix::{
         sys::{

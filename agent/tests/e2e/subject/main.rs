@@ -1,7 +1,7 @@
 //! The program under observation: `e2e_subject ROLE [ARGUMENTS]` does one known thing in marked phases.
 //!
-//! What it did goes to the file that E2E_BOOK names, a line each, so that its standard output stays empty. Each role
-//! stands beside its name in [`ROLES`]. It judges nothing.
+//! Its notes go to the file that E2E_BOOK names, a line each, so that its standard output stays empty.
+//! Each role stands beside its name in [`ROLES`]. It judges nothing.
 
 mod grow;
 mod hostile;

@@ -1,6 +1,6 @@
 //! Role `waits`: phases that are kept from running, each by one thing, and one that is so very often.
 //!
-//! It does not measure what it waited for: the kernel does.
+//! It does not measure its waits: the kernel does.
 
 use std::{
     sync::{Barrier, Mutex},
@@ -15,8 +15,8 @@ const LONG: Duration = Duration::from_millis(20);
 /// Above the agent's default threshold.
 const SHORT: Duration = Duration::from_micros(300);
 
-/// `waits N`: requests from 1 to N, each with a phase that sleeps and in it one that waits for a lock, and one of 60
-/// short sleeps.
+/// `waits N`: requests from 1 to N, each with a phase that sleeps and in it one that waits for a lock, and
+/// one of 60 short sleeps.
 pub(crate) fn waits(arguments: &[String]) {
     for at in 1..=number(arguments, 0) {
         let _request = guestscope_marker::request("request", at);

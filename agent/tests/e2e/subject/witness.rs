@@ -1,4 +1,4 @@
-//! Roles that look at the same clocks as whoever observes them, right beside each edge.
+//! Roles that look at the same clocks as their observer, right beside each edge.
 //!
 //! What is noted are readings; whether they agree is the test's to say.
 
@@ -14,11 +14,11 @@ fn reading() -> [u64; 3] {
     [clocks[0], clocks[1], run_delay.expect("its second number")]
 }
 
-/// `witness N WORK_US SLEEP_US`: requests from 1 to N with one phase; a line for each: readings before its begin, after it,
-/// before its end and after that, and how often the thread had to leave its CPU by then.
+/// `witness N WORK_US SLEEP_US`: requests from 1 to N with one phase; a line for each: readings before its
+/// begin, after it, before its end and after that, and how often the thread had to leave its CPU by then.
 pub(crate) fn witness(arguments: &[String]) {
     let (work, sleep) = (number(arguments, 1), number(arguments, 2));
-    // The first edge waits for whoever wants to see it.
+    // The first edge waits for its observer.
     request("first", 0, Duration::ZERO);
     for at in 1..=number(arguments, 0) {
         let _request = guestscope_marker::request("request", at);

@@ -1,7 +1,8 @@
-//! `guestscope explain` of runs with faults of known kind and size: the cause that was injected stands first, in the phase
-//! that was hit, with its size, and the evidence names who did it.
+//! `guestscope explain` of runs with faults of known kind and size: the cause that was injected stands first,
+//! in the phase that was hit, with its size, and the evidence names who did it.
 //!
-//! The same faults, the same tolerance and the same patience with a disturbed machine as for the ledger itself.
+//! The same faults, the same tolerance and the same patience with a disturbed machine as for the ledger
+//! itself.
 
 use guestscope::analyze::Cause;
 use guestscope_ebpf::Account;
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{folder::only_folder, ground::Ground};
 
-/// What backs a part, as whoever injected it knows it.
+/// Checks the evidence of a part, as the injector knows it.
 type Witness = fn(&Value) -> bool;
 
 /// The thread that held the lock slept.
@@ -42,7 +43,7 @@ fn by_the_helper(part: &Value) -> bool {
     part["helpers"][0]["comm"] == "helper" && part["helpers"][0]["by"][0]["whom"]["kind"] == "ran_before"
 }
 
-/// What explain says of one run, and the rest of it beside the injector's log.
+/// The output of explain for one run, with the run and the injector's log.
 struct Told {
     json: Value,
     run: Run,
@@ -64,7 +65,8 @@ impl Told {
         Some(Self { json, run })
     }
 
-    /// Of the requests that were hit: injected and found, where the cause stands first in `work` with its evidence.
+    /// Injected and found time of the requests that were hit, where the cause stands first in `work` with its
+    /// evidence.
     fn found(&self, kind: &str, (cause, truth): (Cause, Truth), backs: Witness) -> Vec<(u64, u64)> {
         let cases = self.json["groups"][0]["explained"].as_array().expect("a list");
         let sizes = self.run.sizes(kind, cause, truth);
@@ -82,7 +84,8 @@ impl Told {
         sizes.iter().filter_map(of).collect()
     }
 
-    /// Whether the cause leads a list for all hits; behind parts that are about as large in one of them it may stand later.
+    /// Whether the cause leads a list for all hits; behind parts that are about as large in one of them it
+    /// may stand later.
     fn leads(&self, list: &Value, kind: &str, (cause, truth): (Cause, Truth)) -> bool {
         let hits = self.run.sizes(kind, cause, truth);
         let rivals = hits.iter().map(|(injection, _)| truth.rivals(injection).len()).max().unwrap_or(0);

@@ -12,10 +12,10 @@ use super::{
 };
 
 const VARIABLE: &str = "GUESTSCOPE_REPETITIONS";
-/// Of so many faults each may be disturbed by the machine: what the rest must reach.
+/// Faults in a hundred that must be found: the machine may disturb the others.
 const ENOUGH_PERCENT: usize = 95;
 
-/// How many were asked for, if any.
+/// Number of faults that were asked for, if any.
 pub(super) fn repetitions() -> Option<usize> {
     std::env::var(VARIABLE).ok()?.parse().ok()
 }
@@ -72,7 +72,8 @@ pub(super) fn judge(
     assert!(both * 100 >= faults * ENOUGH_PERCENT, "{row}");
 }
 
-/// Pairs of faults for the same requests: one of 10 to 40 ms and one of 0.4 to 0.8 times that, either of them first.
+/// Pairs of faults for the same requests: one of 10 to 40 ms and one of 0.4 to 0.8 times that, either of them
+/// first.
 const MIXTURES: [[(&str, Account); 2]; 4] = [
     [("lock", Account::Lock), ("sleep", Account::Sleep)],
     [("slow-peer", Account::Net), ("lock", Account::Lock)],
@@ -80,7 +81,8 @@ const MIXTURES: [[(&str, Account); 2]; 4] = [
     [("spin-neighbour", Account::Runq), ("slow-peer", Account::Net)],
 ];
 
-/// Mixtures until there were enough: of 100, 95 must name both causes in the order of what was injected, within 10 %.
+/// Mixtures until there were enough: of 100, 95 must name both causes in the order of what was injected,
+/// within 10 %.
 pub(super) fn mixtures(test: &str, workloads: &OsString, repetitions: usize) {
     let (mut faults, mut right, mut ordered, mut sized) = (0, 0, 0, 0);
     let mut number = 0;
@@ -153,8 +155,9 @@ pub(super) fn without_fault(test: &str, workloads: &OsString, seed: u64) -> Opti
     Some(run)
 }
 
-/// So many of them. Of 100, 95 must name nothing that was not there. Machines of others are disturbed from outside, so what
-/// is named there is looked up in the program's own books (its CPU clock, its schedstat).
+/// Runs so many of them. Of 100, 95 must name nothing that was not there. Machines of others are disturbed
+/// from outside, so what is named there is looked up in the program's own books (its CPU clock, its
+/// schedstat).
 pub(super) fn without_faults(test: &str, workloads: &OsString, repetitions: usize) {
     let (mut confirmed, mut wrong) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
     let mut nothing = 0;

@@ -1,14 +1,16 @@
-//! Faults of known kind and size, injected by `guestscope-workloads stall` and logged by the injector: the agent must
-//! name each one first, with its size. Invariant 4.
+//! Faults of known kind and size, injected by `guestscope-workloads stall` and logged by the injector: the
+//! agent must name each one first, with its size. Invariant 4.
 //!
-//! A row per kind. What is compared: the account of a request that was hit, less that of the median spared one, with the
-//! injector's own measure. The machine disturbs single requests, so a row is judged by its median, and again if that was
-//! disturbed too: a ledger that is wrong is so every time. Where others keep even the spared requests from their CPU every
-//! time, that is the truth, and the agent says so: such a test is skipped. Where waiting for
-//! a disk costs as much CPU time as it takes, by the injector's own books, either may be named, and the row says so. Where the
-//! hypervisor takes much of the time, a row that never held says that it is not judged.
+//! A row per kind. What is compared: the account of a request that was hit, less that of the median spared
+//! one, with the injector's own measure. The machine disturbs single requests, so a row is judged by its
+//! median, and again if that was disturbed too: a ledger that is wrong is so every time. Where others keep
+//! even the spared requests from their CPU every time, that is the truth, and the agent says so: such a test
+//! is skipped. Where waiting for a disk costs as much CPU time as it takes, by the injector's own books,
+//! either may be named, and the row says so. Where the hypervisor takes much of the time, a row that never
+//! held says that it is not judged.
 //!
-//! GUESTSCOPE_REPETITIONS=100 makes so many faults of each kind, of random sizes at random places, each judged alone.
+//! GUESTSCOPE_REPETITIONS=100 makes so many faults of each kind, of random sizes at random places, each
+//! judged alone.
 
 mod explained;
 mod many;
@@ -40,7 +42,7 @@ pub(crate) use self::{
 
 /// One in so many is hit.
 pub(crate) const EVERY: &str = "12";
-/// The cause where somebody else's thread is late.
+/// The cause where a helper thread is late.
 const HELPER_RUNQ: Cause = Cause::Helper(Account::Runq);
 /// How often a row may be disturbed.
 pub(crate) const ATTEMPTS: u32 = 8;
@@ -49,8 +51,9 @@ fn has_one_cpu() -> bool {
     std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
 }
 
-/// Whether requests share their CPU with the agent by necessity: where there is one, and in emulated guests, whose CPUs take turns
-/// while the clock of both goes on (a look of the agent at its rings is 5 ms of somebody's CPU time there).
+/// Whether requests share their CPU with the agent by necessity: where there is one, and in emulated guests,
+/// whose CPUs take turns while the clock of both goes on (a look of the agent at its rings is 5 ms of
+/// somebody's CPU time there).
 fn has_turns() -> bool {
     has_one_cpu() || variable("GUESTSCOPE_DISPOSABLE").is_some()
 }
@@ -141,8 +144,8 @@ fn moves_are_counted_to_the_last() {
     }
 }
 
-/// Shares of samples, over all that were hit: 6 times 25 ms are 150 samples, so one of them has an error of 4 points. New
-/// memory is mapped and unmapped by system calls, so both belong to its faults.
+/// Shares of samples, over all that were hit: 6 times 25 ms are 150 samples, so one of them has an error of 4
+/// points. New memory is mapped and unmapped by system calls, so both belong to its faults.
 #[rstest]
 #[case::page_faults(
     &["touch", "--size", "8192"],

@@ -1,10 +1,11 @@
-//! A row may be disturbed by the machine, and is looked at again then: a ledger that is wrong is so every time.
+//! A row may be disturbed by the machine, and is looked at again then: a ledger that is wrong is so every
+//! time.
 
 use super::{ATTEMPTS, skipped, stolen::Stolen};
 
-/// What one look came to.
+/// Result of one look.
 pub(super) struct Look {
-    /// All that is claimed of the row.
+    /// Whether all claims of the row hold.
     pub(super) holds: bool,
     /// Others kept even what was spared from its CPU.
     pub(super) is_busy: bool,
@@ -12,8 +13,9 @@ pub(super) struct Look {
     pub(super) text: String,
 }
 
-/// Looks until the row holds: `look` is given the number of the attempt, and has nothing to say where the machine lacks
-/// something. Where others, or the hypervisor, took the CPUs away all the time the row is not judged, and that is said.
+/// Looks until the row holds: `look` is given the number of the attempt, and has nothing to say where the
+/// machine lacks something. Where others, or the hypervisor, took the CPUs away all the time the row is not
+/// judged, and that is said.
 pub(super) fn insist(test: &str, row: &str, mut look: impl FnMut(u32) -> Option<Look>) {
     let (mut is_busy, mut last, stolen) = (true, String::new(), Stolen::now());
     for attempt in 1..=ATTEMPTS {
@@ -25,7 +27,8 @@ pub(super) fn insist(test: &str, row: &str, mut look: impl FnMut(u32) -> Option<
         last = seen.text;
     }
     if let Some(share) = stolen.if_much() {
-        // By this name the project's test verb knows that it is no fault of the tree's, and counts it as skipped all the same.
+        // By this name the project's test verb knows that it is no fault of the tree's, and counts it as
+        // skipped all the same.
         let reason = format!("{row}: not judged, the hypervisor took {:.1} % of the time", share * 100.0);
         return skipped(&format!("stolen {test}"), &reason);
     }

@@ -1,4 +1,5 @@
-//! A program with faults of known size under the agent, and both sides of the story: the injector's log and the run folder.
+//! A program with faults of known size under the agent, and both sides of the story: the injector's log and
+//! the run folder.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
@@ -17,8 +18,8 @@ use crate::{folder::only_folder, ground::Ground, running::Start};
 const REQUESTS: &str = "72";
 /// Between readings of clocks that should be one.
 const READING_NS: u64 = 30_000;
-/// How much longer than the fastest a spared request may take, at the third quartile: above it they share their CPU, and no
-/// finding is the fault's alone. Wall time, which no account can spoil.
+/// How much longer than the fastest a spared request may take, at the third quartile: above it they share
+/// their CPU, and no finding is the fault's alone. Wall time, which no account can spoil.
 const BUSY: f64 = 1.5;
 
 /// What the injector measured of one fault.
@@ -40,8 +41,8 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// What it says of an account. The CPU clock leaves stolen time out where the kernel knows of it, so that is what
-    /// remains.
+    /// Its time in an account. The CPU clock leaves stolen time out where the kernel knows of it, so that
+    /// is what remains.
     fn ns(self, cause: Cause) -> Option<u64> {
         match cause {
             Cause::Account(Account::Cpu) => Some(self.cpu),
@@ -65,13 +66,13 @@ pub(crate) enum Truth {
     Injected,
     /// CPU time of the request meanwhile.
     Cpu,
-    /// The rest of the time, neither on a CPU nor in a run queue. From a wake-up to the switch the kernel's books charge
-    /// either of these two, so they agree with ours on the rest alone (KERNELS.md).
+    /// The rest of the time, neither on a CPU nor in a run queue. From a wake-up to the switch the kernel's
+    /// books charge either of these two, so they agree with ours on the rest alone (KERNELS.md).
     Asleep,
 }
 
-/// Another part of a fault's time that is this share of the wait and more may be named before it, or no cause at all, as none
-/// is most of the excess.
+/// Another part of a fault's time that is this share of the wait and more may be named before it, or no cause
+/// at all, as none is most of the excess.
 const RIVAL: f64 = 0.5;
 
 impl Truth {
@@ -83,8 +84,9 @@ impl Truth {
         }
     }
 
-    /// The begins of the names of other parts that are about as much by the injector's own books: where each interrupt of a disk
-    /// costs the CPU that asked, reading is as much CPU time as waiting, and either is named rightly.
+    /// The begins of the names of other parts that are about as much by the injector's own books: where each
+    /// interrupt of a disk costs the CPU that asked, reading is as much CPU time as waiting, and either is
+    /// named rightly.
     pub(super) fn rivals(self, injection: &Injection) -> Vec<&'static str> {
         let parts = [("cpu", injection.cpu_ns), ("runq", injection.run_delay_ns)];
         let is_much = |ns: u64| ns as f64 >= self.ns(injection) as f64 * RIVAL;
@@ -100,9 +102,9 @@ impl Truth {
         })
     }
 
-    /// What was seen, as far as both books can say the same: what is stolen from a running thread is no time of the CPU clock
-    /// and `cpu` here, and until a wake-up has reached another CPU the kernel's books have the thread asleep and ours in
-    /// the run queue.
+    /// Seen time, as far as both books can agree: what is stolen from a running thread is no time
+    /// of the CPU clock and `cpu` here, and until a wake-up has reached another CPU the kernel's books have
+    /// the thread asleep and ours in the run queue.
     fn settled(self, injection: &Injection, phase: &Phase, seen_ns: u64) -> u64 {
         match self {
             Truth::Injected | Truth::Cpu => seen_ns,
@@ -129,7 +131,7 @@ impl Truth {
     }
 }
 
-/// Relative error of what was seen.
+/// Relative error of the seen time.
 pub(super) fn error((truth, seen): (u64, u64)) -> f64 {
     (seen as f64 - truth as f64) / truth.max(1) as f64
 }
@@ -193,8 +195,8 @@ impl Run {
         }
     }
 
-    /// Whether the program's own books confirm what was named: in each slow request of that cause both have the same
-    /// excess over the median request.
+    /// Whether the program's own books confirm what was named: in each slow request of that cause both have
+    /// the same excess over the median request.
     pub(crate) fn is_confirmed(&self, named: &str) -> bool {
         let Some(cause) = Cause::all().find(|cause| cause.name() == named) else { return false };
         let median = |mut values: Vec<u64>| {
@@ -245,7 +247,7 @@ impl Run {
         walls[walls.len() * 3 / 4] as f64 > walls[0] as f64 * BUSY
     }
 
-    /// Of each request that was spared, sorted.
+    /// Values of the spared requests, sorted.
     fn of_spared(&self, value: impl Fn(&Phase) -> u64) -> Vec<u64> {
         let spared = self.requests.iter().filter(|(phase, _)| {
             let hit = |line: &(String, Injection)| line.1.request == phase.request;
@@ -265,12 +267,12 @@ impl Run {
         self.summary["groups"][0]["headline"]["cause"].as_str().unwrap_or("none").to_owned()
     }
 
-    /// The same for people.
+    /// The headline's text for people.
     pub(crate) fn headline_text(&self) -> &str {
         self.summary["groups"][0]["headline"]["text"].as_str().unwrap_or_default()
     }
 
-    /// Of all faults of a kind, in order: the injection, truth and what was seen.
+    /// All faults of a kind, in order: the injection, truth and what was seen.
     pub(super) fn sizes(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<(&Injection, (u64, u64))> {
         let usual_ns = self.spared(|phase| Truth::seen_ns(phase, cause));
         let of = |injection: &Injection| {
@@ -285,7 +287,7 @@ impl Run {
         truth.settled(injection, &self.request(injection.request).0, seen_ns)
     }
 
-    /// Of all faults of a kind: truth and what was seen, by size of the error, and whether each was named.
+    /// All faults of a kind, by size of the error: truth and what was seen, and whether each was named.
     pub(super) fn compare(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<((u64, u64), bool)> {
         let is_named = |injection: &Injection| {
             truth.allows(injection, cause, self.request(injection.request).1.as_deref())

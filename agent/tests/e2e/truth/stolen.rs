@@ -1,14 +1,16 @@
-//! How much of this machine's time its hypervisor has taken: where that is much, whoever injects a fault is late himself, and a
-//! request that is hit meets another fault besides. Such a row is not judged, after all its attempts.
+//! Share of this machine's time that its hypervisor has taken: where that is much, the injector itself is
+//! late, and a request that is hit meets another fault besides. Such a row is not judged, after all its
+//! attempts.
 
-/// Of all CPUs' time. With 5 % and more of single phases stolen, seven of eight rows of a late helper were 10 to 29 % off.
+/// Share of all CPUs' time above which a row is not judged. With 5 % and more of single phases stolen, seven
+/// of eight rows of a late helper were 10 to 29 % off.
 const MUCH: f64 = 0.02;
 
 /// Ticks of all CPUs since the machine started: stolen ones, and all.
 pub(super) struct Stolen([u64; 2]);
 
 impl Stolen {
-    /// As the first line of /proc/stat has them.
+    /// Ticks by the first line of /proc/stat.
     pub(super) fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/stat").expect("/proc is mounted");
         let line = stat.lines().next().expect("it has lines");

@@ -1,5 +1,6 @@
-//! Interval by interval: what the ledger says of each phase of a tempest, against a simultaneous recording of the same
-//! switches and wake-ups by the kernel's own tracer, told anew by code that knows no ledger. Invariants 1 and 3.
+//! Interval by interval: what the ledger says of each phase of a tempest, against a simultaneous recording of
+//! the same switches and wake-ups by the kernel's own tracer, told anew by code that knows no ledger.
+//! Invariants 1 and 3.
 //!
 //! A sum telescopes even where switches are missed; single intervals do not.
 
@@ -27,20 +28,23 @@ use crate::{
 const REQUESTS: u64 = 3_000;
 /// So many times: for the long form, which people start by hand. 56 are a million intervals.
 const ROUNDS_VARIABLE: &str = "GUESTSCOPE_TEMPESTS";
-/// How far an account of an interval may be off: two readings of one clock in one switch, or its share of the interval.
+/// How far an account of an interval may be off: two readings of one clock in one switch, or its share of the
+/// interval.
 const LEAST_NS: u64 = 2_000;
 const SHARE: f64 = 0.01;
-/// Intervals of ten thousand that may be further off: where the hypervisor takes the CPU away between the tracer's reading of
-/// the clock and ours. Measured 4 to 10, of about 10 us each, on a virtual machine with two CPUs.
+/// Intervals of ten thousand that may be further off: where the hypervisor takes the CPU away between the
+/// tracer's reading of the clock and ours. Measured 4 to 10, of about 10 us each, on a virtual machine with
+/// two CPUs.
 const FURTHER: u64 = 50;
-/// The same where that is known to have happened meanwhile: 52 to 90, of up to 200 us each, where 0.6 % of the time were taken.
-/// The kernel's own figure comes in ticks of 10 ms: what the intervals themselves say was stolen from them tells of less. Emulated
-/// CPUs take turns, which no book has: 38 on 6.12, and 65 on 7.3, which switches a third more often (7 and 9 of 10,000 switches).
+/// The same where that is known to have happened meanwhile: 52 to 90, of up to 200 us each, where 0.6 % of
+/// the time were taken. The kernel's own figure comes in ticks of 10 ms: what the intervals themselves say
+/// was stolen from them tells of less. Emulated CPUs take turns, which no book has: 38 on 6.12, and 65 on
+/// 7.3, which switches a third more often (7 and 9 of 10,000 switches).
 const FURTHER_WHERE_STOLEN: u64 = 150;
-/// The name of the threads.
+/// Name of the threads.
 const NAME: &str = "kernel_subject";
 
-/// What came of the comparison.
+/// Result of the comparison.
 #[derive(Default)]
 struct Tally {
     intervals: u64,
@@ -51,7 +55,8 @@ struct Tally {
     stolen_ns: u64,
     /// Switches in all of them, and those that no hook told us of.
     switches: [u64; 2],
-    /// Intervals with switches that reach no hook (6.18), not even the tracer's: ours are told by the kernel's stamps.
+    /// Intervals with switches that reach no hook (6.18), not even the tracer's: ours are told by the
+    /// kernel's stamps.
     holes: u64,
     further: Vec<String>,
 }

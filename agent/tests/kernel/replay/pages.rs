@@ -1,7 +1,7 @@
 //! Pages of the kernel's trace buffer, as `trace_pipe_raw` hands them out, to events with their times.
 //!
-//! The format is the kernel's (Documentation/trace/ring-buffer-design, `events/header_event`, `events/header_page`). It
-//! knows no event's fields.
+//! The format is the kernel's (Documentation/trace/ring-buffer-design, `events/header_event`,
+//! `events/header_page`). It knows no event's fields.
 
 /// The time, the size of what follows, and then the events.
 const HEADER: usize = 16;
@@ -15,7 +15,8 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// Calls `found` with the time (ns of the trace clock) and the bytes of each event of a page. Whether any were lost before it.
+/// Calls `found` with the time (ns of the trace clock) and the bytes of each event of a page. Whether any
+/// were lost before it.
 pub(super) fn events<'a>(page: &'a [u8], mut found: impl FnMut(u64, &'a [u8])) -> bool {
     let (mut time_ns, commit) = (long(page, 0), long(page, 8));
     let end = HEADER + (commit & SIZE) as usize;

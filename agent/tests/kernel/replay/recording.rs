@@ -1,4 +1,5 @@
-//! A recording of scheduler events by the kernel's own tracer, in an instance of its own, on the clock that BPF reads.
+//! A recording of scheduler events by the kernel's own tracer, in an instance of its own, on the clock that
+//! BPF reads.
 //!
 //! Yields [`Event`]s in the order of their times. It needs tracefs, and is gone when it is dropped.
 
@@ -17,9 +18,9 @@ use std::{
 
 use super::pages;
 
-/// Where it is mounted, in new systems and in old ones.
+/// Mount points of tracefs, in new systems and in old ones.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// What is recorded, with the fields that are read.
+/// Recorded events, with the fields that are read.
 const EVENTS: [(&str, &[&str]); 5] = [
     ("sched/sched_switch", &["prev_pid", "prev_state", "next_pid"]),
     ("sched/sched_waking", &["pid"]),
@@ -30,7 +31,7 @@ const EVENTS: [(&str, &[&str]); 5] = [
 /// KiB for each CPU.
 const BUFFER_KB: &str = "16384";
 
-/// What happened.
+/// Kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// From the first thread, which was in this state, to the second.
@@ -54,14 +55,14 @@ pub(super) enum Act {
     },
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) time_ns: u64,
     pub(super) act: Act,
 }
 
-/// Where a field of an event lies.
+/// Place of a field in an event.
 #[derive(Clone, Copy)]
 struct Field {
     offset: usize,
@@ -82,7 +83,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins to record what concerns threads of this name. An error where the kernel's tracer cannot be used.
+    /// Begins to record what concerns threads of this name. An error where the kernel's tracer cannot be
+    /// used.
     pub(super) fn start(name: &str) -> io::Result<Self> {
         let home = PLACES.iter().map(Path::new).find(|place| place.join("instances").is_dir());
         let home = home.ok_or_else(|| io::Error::other("tracefs is not mounted"))?;
@@ -146,7 +148,7 @@ impl Recording {
             u64::from_ne_bytes(value)
         };
         let thread = |field: usize| value(field) as u32;
-        // Who does it, in every event.
+        // The acting thread, in every event.
         let own = u32::from_ne_bytes(bytes[4..8].try_into().expect("four bytes"));
         Some(match which {
             0 => Act::Switch { from: thread(0), state: value(1), to: thread(2) },

@@ -1,4 +1,4 @@
-//! What a thread was doing, told from a recording alone: spans of time, each of one account.
+//! Activity of a thread, derived from a recording alone: spans of time, each of one account.
 //!
 //! It shares no code with the ledger, so that a mistake of one is not a mistake of both.
 
@@ -25,7 +25,7 @@ struct Span {
 #[derive(Default)]
 struct Life {
     spans: Vec<Span>,
-    /// The system call that it is in.
+    /// Current system call.
     call: Option<i64>,
     is_blocked: bool,
     /// A waking that found it still on a CPU, and has not ended in an enqueueing: it may be on its way off.
@@ -35,7 +35,7 @@ struct Life {
 }
 
 impl Life {
-    /// It does something, so it runs.
+    /// Notes an event of the thread, which therefore runs.
     fn runs(&mut self, time_ns: u64) {
         if self.spans.last().is_some_and(|span| span.account != Account::Cpu) {
             self.holes_ns.push(time_ns);
@@ -45,7 +45,7 @@ impl Life {
     }
 }
 
-/// What a recording says of an interval.
+/// An interval by a recording.
 pub(super) enum Told {
     /// The thread's life is not known from its begin on.
     Nothing,

@@ -1,10 +1,10 @@
 //! The format of what a test program writes down about itself, shared with the tests that read it.
 //!
-//! A line is `row`, the phase's number, its thread, and four readings of the kernel's books (before the begin, after
-//! it, before the end, after it); or `fact`, a name and a number. The clerk writes them, the tests read them; here are
-//! the values alone.
+//! A line is `row`, the phase's number, its thread, and four readings of the kernel's books (before the begin
+//! edge, after it, before the end, after it); or `fact`, a name and a number. The clerk writes them, the
+//! tests read them; here are the values alone.
 
-/// What is read at one instant about the calling thread. All of them only grow.
+/// The kernel's numbers for the calling thread at one instant. All of them only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Entry {
@@ -24,11 +24,12 @@ pub(crate) enum Entry {
     MajorFaults,
     /// Stolen time of all CPUs in /proc/stat, ns, in steps of a tick.
     Steal,
-    /// What perf's task clock says that the thread has been on CPUs since its books were opened, ns; 0 where there is none.
+    /// What perf's task clock says that the thread has been on CPUs since its books were opened, ns; 0 where
+    /// there is none.
     TaskClock,
 }
 
-/// How many there are.
+/// Number of entries.
 pub(crate) const ENTRIES: usize = 9;
 
 /// The books at one instant, by [`Entry`].
@@ -41,7 +42,7 @@ pub(crate) struct Row {
     pub(crate) number: u64,
     /// Thread number, as the mounted /proc counts.
     pub(crate) tid: u64,
-    /// Before the begin, after it, before the end, after it.
+    /// Before the begin edge, after it, before the end edge, after it.
     pub(crate) readings: [Reading; 4],
 }
 

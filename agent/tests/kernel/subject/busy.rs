@@ -9,7 +9,7 @@ use nix::{
 
 use crate::{Case, Subject, helpers::stolen_ns, spin};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[("all_busy", all_busy)];
 
 /// Some hundred ticks of /proc/stat, of which a machine that is shared loses some.

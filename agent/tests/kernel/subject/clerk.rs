@@ -1,7 +1,8 @@
-//! Reads the kernel's books about the calling thread, and books a phase by reading them on both sides of each edge.
+//! Reads the kernel's books about the calling thread, and books a phase by reading them on both sides of each
+//! edge.
 //!
-//! Everything is opened and called once beforehand, so that a reading neither faults nor allocates. It compares
-//! nothing.
+//! Everything is opened and called once beforehand, so that a reading neither faults nor allocates. It
+//! compares nothing.
 
 use std::{
     fmt::Write as _,
@@ -80,8 +81,8 @@ impl Clerk {
             task_clock: task_clock(),
             book: Book { rows: Vec::with_capacity(64), facts: Vec::new() },
         };
-        // The first call of the library waits for the agent, which must not stand between two readings. Those of the
-        // kernel's fault pages in.
+        // The first call of the library waits for the agent, which must not stand between two readings. Those
+        // of the kernel's fault pages in.
         guestscope_marker::mark("ready");
         for clocks in [Clocks::First, Clocks::Last] {
             clerk.read(clocks);
@@ -107,7 +108,7 @@ impl Clerk {
         self.book.facts.push((name.to_owned(), value));
     }
 
-    /// What was booked.
+    /// The rows booked.
     pub(crate) fn close(self) -> Book {
         self.book
     }
@@ -146,7 +147,8 @@ impl Clerk {
     }
 }
 
-/// perf's clock of the calling thread: by its own readings at switches, not by the run queue's clock. None where it is refused.
+/// perf's clock of the calling thread: by its own readings at switches, not by the run queue's clock. None
+/// where it is refused.
 fn task_clock() -> Option<File> {
     /// `perf_event_attr` as it was first: type, size, event, and no flags.
     #[repr(C)]

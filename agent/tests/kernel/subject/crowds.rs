@@ -6,7 +6,7 @@ use nix::unistd::{ForkResult, fork};
 
 use crate::{Case, Subject, burn, lives::books_of_the_dead};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[("churn", churn), ("churn_unread", churn_unread), ("crowd", crowd)];
 
 /// Threads that live at a time in `churn`.
@@ -14,7 +14,8 @@ const AT_ONCE: u64 = 8;
 /// Rounds of them whose births and ends fit into the ring of events, a third of it.
 const ROUNDS_IN_RING: u64 = 64;
 
-/// A forked child starts and joins as many threads as the first argument says; each has one phase. Births and ends are read in between.
+/// A forked child starts and joins as many threads as the first argument says; each has one phase. Births and
+/// ends are read in between.
 fn churn(subject: &Subject) {
     come_and_go(subject, true);
 }
@@ -49,8 +50,8 @@ fn come_and_go(subject: &Subject, is_read: bool) {
     }
 }
 
-/// As many threads as the first argument says, all alive at once, each with one phase; then one more phase of the
-/// leader, which was there first.
+/// As many threads as the first argument says, all alive at once, each with one phase; then one more phase of
+/// the leader, which was there first.
 fn crowd(subject: &Subject) {
     let threads = subject.argument(0);
     guestscope_marker::request("leader", 1).end();

@@ -16,7 +16,7 @@ use crate::{
     loops::{ALIGNED, Loop, MIB, MIBS, aligned},
 };
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[("devices", devices)];
 
 /// Each of one read, one write, one wait for the other thread's writes and some faults.
@@ -26,7 +26,7 @@ const HALF: usize = MIBS / 2 * MIB;
 const PAGE: usize = 4096;
 /// Bytes that are read ahead in each round.
 const AHEAD: usize = 32 * 1024;
-/// Of each round.
+/// Page faults of each round.
 const FAULTS: usize = 8;
 
 /// Hands what is in the page cache to the device, each time that it is asked to, and waits for none of it.

@@ -1,6 +1,6 @@
-//! Cases that wait for a block device: direct reads, one by one or many at a time, writes that are synced, and faults on a file
-//! that is not cached.
-//! The first argument is a folder on a disk; the case leaves no file in it.
+//! Cases that wait for a block device: direct reads, one by one or many at a time, writes that are synced,
+//! and faults on a file that is not cached. The first argument is a folder on a disk; the case leaves no file
+//! in it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,7 +15,7 @@ use std::{
 
 use crate::{Case, Subject};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] =
     &[("direct", direct), ("aio", aio), ("fsync", fsync), ("buffered", buffered), ("fault", fault)];
 
@@ -75,7 +75,8 @@ fn direct(subject: &Subject) {
     });
 }
 
-/// One read of Linux's own asynchronous I/O, `struct iocb` of the kernel's ABI on a machine whose low byte comes first.
+/// One read of Linux's own asynchronous I/O, `struct iocb` of the kernel's ABI on a machine whose low byte
+/// comes first.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Iocb {
@@ -94,8 +95,8 @@ struct Iocb {
     event_descriptor: u32,
 }
 
-/// Reads many at a time past the page cache, by io_submit and io_getevents, as loaders of large models do. Writes `refused`
-/// down where the kernel or the file system cannot.
+/// Reads many at a time past the page cache, by io_submit and io_getevents, as loaders of large models do.
+/// Writes `refused` down where the kernel or the file system cannot.
 fn aio(subject: &Subject) {
     let file = cold_direct(subject);
     let mut context = 0_u64;

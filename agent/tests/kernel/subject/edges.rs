@@ -14,7 +14,7 @@ use guestscope_marker::call;
 
 use crate::{Case, Subject, burn, burn_until, clerk::now_ns};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[
     ("names", names),
     ("raw", raw),
@@ -41,14 +41,15 @@ fn named(name: *const u8, bytes: usize, number: u64) {
     call::end(token);
 }
 
-/// Pages that hold `b` everywhere, in the page cache and not in this program's page tables: nothing has touched them.
+/// Pages that hold `b` everywhere, in the page cache and not in this program's page tables: nothing has
+/// touched them.
 fn absent_pages(subject: &Subject) -> *const u8 {
     let path = subject.book.with_extension("pages");
     fs::write(&path, [b'b'; 2 * PAGE]).expect("the folder can be written");
     let file = fs::File::open(&path).expect("it was just written");
     fs::remove_file(path).expect("it is ours");
-    // SAFETY: a new private mapping of a file that nobody else writes. Random access keeps the kernel from mapping
-    // the second page when the first one is touched.
+    // SAFETY: a new private mapping of a file that nobody else writes. Random access keeps the kernel from
+    // mapping the second page when the first one is touched.
     unsafe {
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
         let pages = libc::mmap(ptr::null_mut(), 2 * PAGE, libc::PROT_READ, libc::MAP_PRIVATE, descriptor, 0);
@@ -102,7 +103,7 @@ fn raw(subject: &Subject) {
     fire(END, 1, 100, 0, 0);
     fire(77, 1, 0, 0, 0);
     subject.fact("fired", number);
-    // Of a version that the agent does not know: not numbered, since no number of it can be trusted.
+    // A version that the agent does not know: not numbered, since none of its numbers can be trusted.
     // SAFETY: as above.
     unsafe { guestscope_edge(REQUEST | 9 << 8, 1, 0, 0, 0, 0) };
 }
@@ -122,8 +123,8 @@ fn unmatched(subject: &Subject) {
     subject.clerk(|clerk| clerk.book("good", 1, || burn(1_000_000)));
 }
 
-/// As many edges as can be fired, from several threads; one last edge of each when all of them have been read or lost,
-/// so that the numbers show every gap.
+/// As many edges as can be fired, from several threads; one last edge of each when all of them have been read
+/// or lost, so that the numbers show every gap.
 fn burst(subject: &Subject) {
     let requests = subject.argument(0);
     let fired = Barrier::new(FIRING as usize);

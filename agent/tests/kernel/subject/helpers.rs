@@ -17,7 +17,7 @@ use crate::{
     clerk::{clock_ns, now_ns},
 };
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[
     ("pool", |subject| pool(subject, false)),
     ("comings", |subject| pool(subject, true)),
@@ -26,9 +26,9 @@ pub(crate) const CASES: &[Case] = &[
 
 /// Helpers of `pool`.
 const HELPERS: u64 = 3;
-/// For how long a phase lasts.
+/// Length of a phase.
 const PHASE: Duration = Duration::from_millis(300);
-/// For how long one helper sleeps at least, each time.
+/// Least length of one helper's sleep.
 const NAP: Duration = Duration::from_millis(2);
 /// Requests of each leader.
 const REQUESTS: u64 = 20;
@@ -54,7 +54,8 @@ fn delay_ns() -> u64 {
     others.filter_map(|task| of(fs::read_to_string(task.path().join("schedstat")).ok()?)).sum()
 }
 
-/// One helper works, one works and sleeps, one waits for good; where they come and go, short-lived ones do the work.
+/// One helper works, one works and sleeps, one waits for good; where they come and go, short-lived ones do
+/// the work.
 fn pool(subject: &Subject, comes_and_goes: bool) {
     let done = AtomicBool::new(false);
     let naps = AtomicU64::new(0);

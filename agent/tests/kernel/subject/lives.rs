@@ -1,4 +1,4 @@
-//! Cases about births, programs and ends: who descends from whom, what replaces its program, what dies in a phase.
+//! Cases about births, programs and ends: descent, processes that replace their program, ends inside a phase.
 
 use std::{os::unix::process::CommandExt as _, process::Command, sync::Barrier, thread, time::Duration};
 
@@ -13,7 +13,7 @@ use nix::{
 
 use crate::{Case, Subject, burn, clerk, clerk::now_ns};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[
     ("descend", descend),
     ("leaf", note),
@@ -37,8 +37,8 @@ fn note(subject: &Subject) {
 
 /// Runs `body` in a forked child and does not wait for it.
 fn fork_child(body: impl FnOnce()) -> Pid {
-    // SAFETY: no other thread of this program holds a lock of the allocator here: those that run were all started by
-    // the caller, and wait.
+    // SAFETY: no other thread of this program holds a lock of the allocator here: those that run were all
+    // started by the caller, and wait.
     match unsafe { fork() }.expect("processes are left") {
         ForkResult::Child => leave_after(body),
         ForkResult::Parent { child } => child,
@@ -64,7 +64,8 @@ fn myself(subject: &Subject, case: &str) -> Command {
     command
 }
 
-/// Threads, processes forked by the leader and by a thread, threads of forked processes, a spawned program (vfork).
+/// Threads, processes forked by the leader and by a thread, threads of forked processes, a spawned program
+/// (vfork).
 fn descend(subject: &Subject) {
     note(subject);
     let root = fork_child(|| {
@@ -145,7 +146,7 @@ fn exec_thread(subject: &Subject) {
     drop(request);
 }
 
-/// What the program becomes.
+/// The case of the program after exec.
 fn after_exec(subject: &Subject) {
     subject.clerk(|clerk| clerk.book("after", 3, || burn(WORK_NS)));
 }
@@ -199,7 +200,8 @@ fn killed(subject: &Subject) {
             burn(u64::MAX);
         });
     });
-    // The end of file comes when the child has closed its end; ours was moved into the child's closure and dropped.
+    // The end of file comes when the child has closed its end; ours was moved into the child's closure and
+    // dropped.
     let _ = std::io::Read::read(&mut reader, &mut [0]);
     thread::sleep(Duration::from_millis(60));
     subject.fact("killing_ns", now_ns());
@@ -232,7 +234,8 @@ fn fork_as(number: Pid, body: impl FnOnce()) -> Option<Pid> {
         set_tid_count: 1,
         ..CloneArguments::default()
     };
-    // SAFETY: the structure lives across the call; without flags this is a fork, and this program has one thread.
+    // SAFETY: the structure lives across the call; without flags this is a fork, and this program has one
+    // thread.
     let child = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<CloneArguments>()) };
     match child {
         0 => leave_after(body),
@@ -241,7 +244,8 @@ fn fork_as(number: Pid, body: impl FnOnce()) -> Option<Pid> {
     }
 }
 
-/// Two processes, one after the other, with the same number. Writes `refused` down where the kernel does not let us.
+/// Two processes, one after the other, with the same number. Writes `refused` down where the kernel does not
+/// let us.
 fn reuse(subject: &Subject) {
     let work = |number| move || subject.clerk(|clerk| clerk.book("work", number, || burn(WORK_NS)));
     let first = fork_child(work(1));

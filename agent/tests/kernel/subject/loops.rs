@@ -1,5 +1,6 @@
-//! Cases that read from a loop device of their own, over a file in memory: nobody else asks it for anything, so that the
-//! kernel's own counters of it, /sys/block/loopN/stat, tell of this program alone. It goes away with its last descriptor.
+//! Cases that read from a loop device of their own, over a file in memory: nobody else asks it for anything,
+//! so that the kernel's own counters of it, /sys/block/loopN/stat, tell of this program alone. It goes away
+//! with its last descriptor.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,21 +16,21 @@ use crate::{
     clerk::{Clerk, now_ns},
 };
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[("loop_reads", reads), ("loop_batches", batches)];
 
 pub(crate) const MIB: usize = 1 << 20;
-/// Of the device.
+/// Size of the device, MiB.
 pub(crate) const MIBS: usize = 32;
 /// Reads of a MiB, one after the other.
 const READS: u64 = 200;
-/// Of `MEMBERS` reads each, submitted together.
+/// Batches of `MEMBERS` reads each, submitted together.
 const BATCHES: u64 = 100;
 const MEMBERS: usize = 32;
-/// Of one of those: they lie side by side in pairs, and may be merged.
+/// Bytes of such a read: they lie side by side in pairs, and may be merged.
 const PIECE: usize = 16 << 10;
 
-/// Of <linux/loop.h>.
+/// Request numbers from <linux/loop.h>.
 const LOOP_SET_FD: libc::Ioctl = 0x4c00;
 const LOOP_SET_STATUS64: libc::Ioctl = 0x4c04;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
@@ -48,21 +49,21 @@ struct LoopInfo {
 /// A direct read needs memory that is aligned to the device's blocks.
 pub(crate) const ALIGNED: usize = 4096;
 
-/// A MiB in it that is.
+/// An aligned MiB of it.
 pub(crate) fn aligned(memory: &mut [u8]) -> &mut [u8] {
     let begin = memory.as_ptr().align_offset(ALIGNED);
     &mut memory[begin..begin + MIB]
 }
 
-/// A device.
+/// A loop device.
 pub(crate) struct Loop {
     pub(crate) device: File,
-    /// Of /dev/loopN.
+    /// N of /dev/loopN.
     pub(crate) number: i32,
 }
 
 impl Loop {
-    /// Over memory of its own.
+    /// Makes a device over its own memory.
     pub(crate) fn create() -> io::Result<Self> {
         // SAFETY: the name lives across the call, and the descriptor is new.
         let mut file = unsafe {
@@ -182,7 +183,8 @@ fn batches(subject: &Subject) {
             for _ in 0..BATCHES {
                 let pointers = controls.each_ref().map(std::ptr::from_ref);
                 let mut events = [[0_u64; 4]; MEMBERS];
-                // SAFETY: the controls, what they point to, and the events, of 32 bytes each, live until all are done.
+                // SAFETY: the controls, what they point to, and the events, of 32 bytes each, live until all
+                // are done.
                 unsafe {
                     let start_ns = now_ns();
                     let submitted = libc::syscall(libc::SYS_io_submit, context, MEMBERS, pointers.as_ptr());

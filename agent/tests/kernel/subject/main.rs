@@ -1,8 +1,8 @@
-//! The program under observation: `kernel_subject CASE BOOK [ARGUMENTS]` does one known thing in marked phases and
-//! writes down, in the file BOOK, what the kernel's own books say about it.
+//! The program under observation: `kernel_subject CASE BOOK [ARGUMENTS]` does one known thing in marked
+//! phases and writes down, in the file BOOK, what the kernel's own books say about it.
 //!
-//! Each case stands beside the test that runs it, by name. It decides nothing: whether agent and kernel agree is the
-//! tests' to say.
+//! Each case stands beside the test that runs it, by name. It decides nothing: whether agent and kernel agree
+//! is the tests' to say.
 
 mod book;
 mod busy;
@@ -42,7 +42,7 @@ use clerk::Clerk;
 /// A case: its name, and what it does.
 pub(crate) type Case = (&'static str, fn(&Subject));
 
-/// What a case is given.
+/// Parameters of a case.
 pub(crate) struct Subject {
     book: PathBuf,
     arguments: Vec<String>,
@@ -67,7 +67,8 @@ impl Subject {
         result
     }
 
-    /// Runs `body` on that many threads, numbered from 0, each with a clerk. All are there before the first goes on.
+    /// Runs `body` on that many threads, numbered from 0, each with a clerk. All are there before the first
+    /// goes on.
     pub(crate) fn clerks(&self, threads: usize, body: impl Fn(usize, &mut Clerk) + Sync) {
         let ready = Barrier::new(threads);
         thread::scope(|scope| {
@@ -93,7 +94,7 @@ impl Subject {
         }
     }
 
-    /// How many lines the book has, whoever wrote them.
+    /// Number of lines in the book, of all writers.
     pub(crate) fn lines(&self) -> usize {
         fs::read_to_string(&self.book).map_or(0, |text| text.lines().count())
     }

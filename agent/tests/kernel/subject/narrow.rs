@@ -1,5 +1,6 @@
-//! Cases that wait in 32-bit system calls, made by `int 0x80`, which this 64-bit program may do as well where the kernel runs
-//! 32-bit ones. Their numbers are of another table: what they say has another meaning in the 64-bit one.
+//! Cases that wait in 32-bit system calls, made by `int 0x80`, which this 64-bit program may do as well where
+//! the kernel runs 32-bit ones. Their numbers are of another table: what they say has another meaning in the
+//! 64-bit one.
 
 use std::{
     os::{fd::AsRawFd as _, unix::net::UnixStream},
@@ -11,7 +12,7 @@ use crate::{
     waits::{TIMEOUT, cut_short, timeouts},
 };
 
-/// By name. Behind each its number, and what that is among 64-bit calls.
+/// Cases by name. Above each its number, and that number's 64-bit call.
 pub(crate) const CASES: &[Case] = &[
     // 162, sync.
     ("sleep_32", |subject| with(subject, sleep)),
@@ -87,7 +88,8 @@ const LOW: i32 = 0;
 #[cfg(target_arch = "x86_64")]
 unsafe fn int_80(number: u32, [first, rest @ ..]: [u32; 5]) -> i32 {
     let result: u64;
-    // SAFETY: the kernel keeps all registers but the result; those of 64-bit programs from r8 on it may clear.
+    // SAFETY: the kernel keeps all registers but the result; those of 64-bit programs from r8 on it may
+    // clear.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {first}", "int 0x80", "xchg rbx, {first}",
@@ -109,7 +111,7 @@ unsafe fn int_80(_: u32, _: [u32; 5]) -> i32 {
     std::process::abort()
 }
 
-/// Does it where the kernel has 32-bit calls.
+/// Runs the case where the kernel has 32-bit calls.
 fn with(subject: &Subject, case: impl Fn(&Subject, &Calls)) {
     match Calls::new() {
         Some(calls) => case(subject, &calls),

@@ -1,4 +1,5 @@
-//! Cases that wait with epoll for one descriptor and then read it: a socket, and what is none. One that has the kernel read.
+//! Cases that wait with epoll for one descriptor and then read it: a socket, and what is none. One that has
+//! the kernel read.
 //!
 //! What is to be read comes from another thread, or by time.
 
@@ -23,7 +24,7 @@ use crate::{
     switches::{cpus, pin},
 };
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[
     ("epoll_tcp", tcp),
     ("epoll_read", tcp_as_file),
@@ -150,8 +151,8 @@ fn timerfd(subject: &Subject) {
     reads(subject, &timer, || timer.wait().expect("it has run out"));
 }
 
-/// Waits for the time, on the CPU of a thread that sleeps and then computes, now and then: the interrupt of most times finds that
-/// one on the CPU, in no system call.
+/// Waits for the time, on the CPU of a thread that sleeps and then computes, now and then: the interrupt of
+/// most times finds that one on the CPU, in no system call.
 fn interrupting(subject: &Subject) {
     pin(cpus()[0]);
     let (timer, over) = (timer(APART), Arc::new(AtomicBool::new(false)));
@@ -213,7 +214,8 @@ fn uring(subject: &Subject) {
     feeding.join().expect("it does not panic");
 }
 
-/// Asks for the same in a way for which the kernel makes a thread of its own in this process, and notes how many there are then.
+/// Asks for the same in a way for which the kernel makes a thread of its own in this process, and notes how
+/// many there are then.
 fn uring_worker(subject: &Subject) {
     let Ok(mut ring) = IoUring::new(2) else { return subject.fact("refused", 1) };
     let (near, mut far) = connected();

@@ -1,8 +1,9 @@
-//! Cases under a CPU quota: alone in a group, in a group inside a limited one, two that share one, one that is moved, one whose group is taken
-//! from it.
+//! Cases under a CPU quota: alone in a group, in a group inside a limited one, two that share one, one that
+//! is moved, one whose group is taken from it.
 //!
-//! The books are `cpu.stat` of the limited group, read outside and inside the phase on both sides, as the clerk reads the
-//! thread's own. Nobody is throttled while it reads, so nothing is open then: every case but the last has one CPU.
+//! The books are `cpu.stat` of the limited group, read outside and inside the phase on both sides, as the
+//! clerk reads the thread's own. Nobody is throttled while it reads, so nothing is open then: every case but
+//! the last has one CPU.
 
 use std::{
     fs::{self, File},
@@ -27,7 +28,7 @@ use crate::{
     switches::{cpus, pin},
 };
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[
     ("quota", quota),
     ("quota_nested", quota_nested),
@@ -43,7 +44,8 @@ const PERIOD_US: u64 = 100_000;
 const MOVE_EVERY: Duration = Duration::from_millis(13);
 /// Groups that a thread is taken out of, one after the other.
 const LEFT: u32 = 8;
-/// From its coming into a group to its being taken out: the quota is used up by then, and not yet given again.
+/// From its coming into a group to its being taken out: the quota is used up by then, and not yet given
+/// again.
 const LEFT_AFTER: Duration = Duration::from_millis(40);
 /// How long each phase lasts at least: 15 periods.
 const WALL_NS: u64 = 1_500_000_000;
@@ -230,7 +232,8 @@ fn quota_shared(subject: &Subject) {
     });
 }
 
-/// Somebody outside the group moves the thread to and fro between two CPUs, most of the time while it is out of quota.
+/// Somebody outside the group moves the thread to and fro between two CPUs, most of the time while it is out
+/// of quota.
 fn quota_moved(subject: &Subject) {
     let all = cpus();
     let &[here, there, ..] = all.as_slice() else { return subject.fact("refused", 1) };
@@ -240,7 +243,8 @@ fn quota_moved(subject: &Subject) {
         // SAFETY: this program has one thread, so the child may do what it likes.
         match unsafe { fork() }.expect("processes are left") {
             ForkResult::Child => {
-                // SAFETY: no memory is involved. Its parent may panic, and somebody else have that number then.
+                // SAFETY: no memory is involved. Its parent may panic, and somebody else have that number
+                // then.
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
                 for cpu in [there, here].into_iter().cycle() {
                     std::thread::sleep(MOVE_EVERY);
@@ -264,7 +268,8 @@ fn quota_moved(subject: &Subject) {
     });
 }
 
-/// Somebody takes the thread out of a group that is out of quota, and removes the group; then comes the next one.
+/// Somebody takes the thread out of a group that is out of quota, and removes the group; then comes the next
+/// one.
 fn quota_left(subject: &Subject) {
     let Some(first) = Group::make() else { return subject.fact("refused", 1) };
     let limited = first.limited.clone();

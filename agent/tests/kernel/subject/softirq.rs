@@ -1,5 +1,5 @@
-//! A case in which the kernel does much that interrupts have left to do: datagrams over loopback arrive in their sender's
-//! time, on another stack than its own.
+//! A case in which the kernel does much that interrupts have left to do: datagrams over loopback arrive in
+//! their sender's time, on another stack than its own.
 
 use std::{fs, net::UdpSocket};
 
@@ -9,7 +9,7 @@ use crate::{
     switches::{cpus, pin},
 };
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[("datagrams", datagrams)];
 
 /// CPU time of the case.
@@ -17,7 +17,8 @@ const CPU_NS: u64 = 1_500_000_000;
 /// Between two looks at the clock.
 const BURST: usize = 64;
 
-/// ns of softirqs on a CPU since the start of the machine, by the kernel's ticks: the seventh number of its line.
+/// ns of softirqs on a CPU since the start of the machine, by the kernel's ticks: the seventh number of its
+/// line.
 fn softirq_ns(cpu: usize) -> u64 {
     let text = fs::read_to_string("/proc/stat").expect("/proc is there");
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} ")));

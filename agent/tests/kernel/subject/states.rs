@@ -15,7 +15,7 @@ use std::{
 
 use crate::{Case, Subject, burn_until, clerk::tid};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[("states", states), ("storm", storm)];
 
 /// Threads of `storm` that start others.
@@ -27,7 +27,8 @@ fn wait_for_stop(subject: &Subject) {
     }
 }
 
-/// One thread uses the CPU, one sleeps, one waits for a lock, one reads an empty pipe. Their numbers are facts.
+/// One thread uses the CPU, one sleeps, one waits for a lock, one reads an empty pipe. Their numbers are
+/// facts.
 fn states(subject: &Subject) {
     let done = AtomicBool::new(false);
     let lock = Mutex::new(());
@@ -61,8 +62,8 @@ fn states(subject: &Subject) {
     });
 }
 
-/// Threads that start threads that live for some microseconds, one after the other and some of them at a time; how many
-/// there were is a fact in the end.
+/// Threads that start threads that live for some microseconds, one after the other and some of them at a
+/// time; how many there were is a fact in the end.
 fn storm(subject: &Subject) {
     let done = AtomicBool::new(false);
     let made = AtomicU64::new(0);

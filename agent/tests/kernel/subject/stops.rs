@@ -1,6 +1,8 @@
-//! Cases in which somebody else keeps the program from running: by a stop signal, by the freezer of its cgroup.
+//! Cases in which another process keeps the program from running: by a stop signal, by the freezer of its
+//! cgroup.
 //!
-//! A forked child does it to its parent, watches that it happened, and writes down how long it lasted at least.
+//! A forked child does it to its parent, watches that it happened, and writes down how long it lasted at
+//! least.
 
 use std::{
     fs,
@@ -20,7 +22,7 @@ use nix::{
 
 use crate::{Case, Subject, clerk::now_ns, spin};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[
     ("stop", |subject| stop(subject, busy)),
     ("stop_asleep", |subject| stop(subject, asleep)),
@@ -28,7 +30,7 @@ pub(crate) const CASES: &[Case] = &[
     ("freeze_asleep", |subject| freeze(subject, asleep)),
 ];
 
-/// How long the parent is kept.
+/// Time for which the parent is kept from running.
 const KEPT: Duration = Duration::from_millis(150);
 /// The longest that anything here is waited for.
 const PATIENCE_NS: u64 = 5_000_000_000;
@@ -104,7 +106,8 @@ fn stop(subject: &Subject, work: fn()) {
     });
 }
 
-/// Files of a freezer: the group to make, the switch in it, what to write, and where it says that it happened.
+/// Files of a freezer: the group to make, the switch in it, what to write, and where it says that it
+/// happened.
 struct Freezer {
     group: PathBuf,
     switch: &'static str,

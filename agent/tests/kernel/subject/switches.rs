@@ -1,5 +1,5 @@
-//! Cases that compete for CPUs: alone, pinned together, yielding, moving to and fro, interrupted by signals, and first
-//! touches of memory, which cost CPU time too.
+//! Cases that compete for CPUs: alone, pinned together, yielding, moving to and fro, interrupted by signals,
+//! and first touches of memory, which cost CPU time too.
 
 use std::{
     ptr,
@@ -15,7 +15,7 @@ use nix::{
 
 use crate::{Case, Subject, burn, clerk::now_ns};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[
     ("spin", spin),
     ("contend", contend),
@@ -117,7 +117,8 @@ fn interrupted(subject: &Subject) {
 /// Writes to pages that were never touched, one by one.
 fn touch(subject: &Subject) {
     let bytes = PAGES * 4096;
-    // SAFETY: a new private mapping at an address that the kernel chooses; huge pages would make one fault of many.
+    // SAFETY: a new private mapping at an address that the kernel chooses; huge pages would make one fault of
+    // many.
     let memory = unsafe {
         let memory = libc::mmap(
             ptr::null_mut(),

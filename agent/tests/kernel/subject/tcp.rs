@@ -1,5 +1,5 @@
-//! Cases over TCP on the loopback device: questions and answers, and segments that are lost on their way. What the kernel
-//! knows of a socket (`TCP_INFO`) is written down.
+//! Cases over TCP on the loopback device: questions and answers, and segments that are lost on their way.
+//! What the kernel knows of a socket (`TCP_INFO`) is written down.
 
 use std::{
     io::{Read as _, Write as _},
@@ -11,12 +11,12 @@ use std::{
 
 use crate::{Case, Subject, clerk::now_ns};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[("tcp_asks", asks), ("tcp_loses", loses), ("tcp_is_cut_off", is_cut_off)];
 
 /// Questions in the first phase.
 const QUESTIONS: u64 = 100;
-/// For how long the other side thinks.
+/// Time that the other side takes to answer.
 const THINKING: Duration = Duration::from_millis(2);
 /// Times something is to be sent again.
 const LOST: u32 = 2;
@@ -128,8 +128,8 @@ fn deaf(socket: &TcpStream, is_deaf: bool) {
     assert_eq!(set, 0, "anybody may do that");
 }
 
-/// What this end sends is lost until `happens` is over, which is told how often anything was sent again before; how often this
-/// was stands in the book.
+/// What this end sends is lost until `happens` is over, which is told how often anything was sent again
+/// before; how often this was stands in the book.
 fn lost(subject: &Subject, name: &'static str, happens: impl FnOnce(&TcpStream, u32)) {
     let [mut own, theirs] = connection();
     let ears = theirs.try_clone().expect("descriptors are left");

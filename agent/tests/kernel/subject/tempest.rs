@@ -1,7 +1,8 @@
 //! Case `tempest`: threads whose short phases hold everything at once that a scheduler knows, at random.
 //!
-//! Each worker runs, yields, sleeps, waits for a lock, a pipe or a descriptor, forks and touches memory inside its phases,
-//! while a pest sends it signals, moves it between CPUs and from one control group to another.
+//! Each worker runs, yields, sleeps, waits for a lock, a pipe or a descriptor, forks and touches memory
+//! inside its phases, while a pest sends it signals, moves it between CPUs and from one control group to
+//! another.
 
 use std::{
     fs,
@@ -24,7 +25,7 @@ use nix::{
 
 use crate::{Case, Subject, quota::Controller, spin};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[("tempest", tempest)];
 
 /// Two per CPU of a small machine, so that they wait for each other as well.
@@ -50,7 +51,7 @@ impl Dice {
     }
 }
 
-/// What all of them share.
+/// State that all of them share.
 struct Shared {
     lock: Mutex<u64>,
     bell: Condvar,

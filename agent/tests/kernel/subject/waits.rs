@@ -23,7 +23,7 @@ use nix::{
 
 use crate::{Case, Subject, clerk::now_ns};
 
-/// By name.
+/// Cases by name.
 pub(crate) const CASES: &[Case] = &[
     ("sleep", sleep),
     ("sleepers", sleepers),
@@ -132,7 +132,7 @@ pub(crate) fn cut_short(subject: &Subject, call: impl Fn()) {
 
 /// Waits for an event of a virtual terminal.
 fn device(subject: &Subject) {
-    /// Of <linux/vt.h>, which libc does not have.
+    /// Request number from <linux/vt.h>; libc lacks it.
     const VT_WAITEVENT: libc::Ioctl = 0x560e;
     let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty0") else {
         return subject.fact("refused", 1);
@@ -244,14 +244,14 @@ fn from(fd: &impl AsFd, lowest: RawFd) -> File {
     unsafe { File::from_raw_fd(copy) }
 }
 
-/// Over a pair of sockets, by recv.
+/// Ping-pong over a pair of sockets, by recv.
 fn sockets(subject: &Subject) {
     let (first, second) = UnixStream::pair().expect("descriptors are left");
     let clone = |socket: &UnixStream| socket.try_clone().expect("descriptors are left");
     ping_pong(subject, [(clone(&first), clone(&first)), (clone(&second), clone(&second))]);
 }
 
-/// Over a pair of sockets by read, which the descriptor alone tells from a file's.
+/// Ping-pong over a pair of sockets by read: only the descriptor tells it from a file's.
 fn sockets_as_files(subject: &Subject, lowest: RawFd) {
     let (first, second) = UnixStream::pair().expect("descriptors are left");
     let file = |socket: &UnixStream| from(socket, lowest);

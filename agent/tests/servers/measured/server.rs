@@ -20,13 +20,13 @@ use crate::{
 };
 
 const CLIENTS: u64 = 2;
-/// Far more than what a request takes else.
+/// Length of a fault: far more than other requests take.
 pub(super) const FAULT_NS: u64 = 150_000_000;
 
 /// The kind whose phases are functions of a library.
 pub(super) const LLAMA: &str = "llama";
 
-/// Who asks, and what a request is called.
+/// Clients, and the name of a request.
 pub(super) enum Load {
     Http(&'static str),
     Grpc(&'static str),
@@ -38,7 +38,7 @@ pub(super) struct Server {
     pub(super) module: &'static str,
     pub(super) words: &'static [&'static str],
     pub(super) load: Load,
-    /// What a request works with.
+    /// Kind of work in a request.
     pub(super) kind: &'static str,
     pub(super) fault: Account,
     /// Processes that serve.

@@ -1,6 +1,6 @@
-//! The older events: a start that may be all there is, or may have an end.
-//! Yields a mark for a start, and phases from the first end on that an event has had. It deliberately does
-//! not take a start for a begin before: without an end it would stay open.
+//! The older events: a start with or without an end.
+//! Yields a mark for a start, and phases from the first end of an event on. It deliberately does not take a
+//! start for a begin before: without an end it would stay open.
 
 use core::{
     ffi::{c_char, c_int, c_void},
@@ -34,12 +34,12 @@ struct Event {
     has_ends: AtomicBool,
 }
 
-/// By number, from 1 on. The last one is that of all that there is no room for.
+/// Events by number, from 1 on. The last one stands for all that do not fit.
 static EVENTS: [Event; 256] =
     [const { Event { name: AtomicUsize::new(0), has_ends: AtomicBool::new(false) } }; 256];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The same name is the same event.
+/// Returns an event's number; the same name is the same event.
 extern "C" fn create(name: *const c_char, _length: c_int) -> c_int {
     // SAFETY: a C string.
     let name = unsafe { text::borrowed(name) };
@@ -59,7 +59,7 @@ fn name_of(number: usize) -> Option<Name<'static>> {
     kept::get(ptr::with_exposed_provenance(EVENTS.get(number)?.name.load(Acquire)))
 }
 
-/// No domain lies so low.
+/// A key that is lower than any domain's address.
 fn key(number: usize) -> u64 {
     16 + number as u64
 }

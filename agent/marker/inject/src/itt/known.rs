@@ -1,7 +1,7 @@
-//! Domains and strings. Those that a program made before this library was there are the static part's; later
+//! Domains and strings. Those that a program made before this library was loaded are the static part's; later
 //! ones are made here, since from ITT 3.25 on the static part makes none once a tool is there.
-//! Yields the same one for the same name, of whichever static part. It deliberately frees none, as the static
-//! part.
+//! Yields the same one for the same name, from any static part. Like the static part, it deliberately frees
+//! none.
 
 use core::{
     ffi::{c_char, c_int, c_void},
@@ -36,7 +36,7 @@ pub(super) struct Domain {
     name: *const c_char,
     wide: *const c_void,
     reserved: c_int,
-    /// A word for a tool: what is known of it.
+    /// A word for the tool: our data on the domain.
     known: AtomicPtr<Known>,
     next: *const c_void,
 }
@@ -46,28 +46,28 @@ pub(super) struct Domain {
 pub(super) struct StringHandle {
     name: *const c_char,
     wide: *const c_void,
-    /// Two words for a tool.
+    /// Two words for the tool.
     pub(super) kind: Kind,
     next: *const c_void,
 }
 
 const _: () = assert!(size_of::<Domain>() == 48 && size_of::<StringHandle>() == 40);
 
-/// A domain of a name, and what is to be done with its tasks.
+/// A domain with a name, and how to treat its tasks.
 #[repr(C)]
 pub(super) struct Known {
-    /// The one that programs are given from now on.
+    /// The structure that programs get from now on.
     domain: Domain,
     name: *const c_char,
     wide: *const c_void,
-    /// What is known of its frames, and of its tasks that have no string.
+    /// Measurement of its frames, and of its tasks without a string.
     pub(super) kind: Kind,
     prefix: &'static [u8],
-    /// Its tasks are made by a library and often short: hidden until they are known not to be.
+    /// Whether a library makes its tasks, which are often short: hidden until they prove long enough.
     pub(super) is_doubtful: bool,
 }
 
-/// The name lies as far before the kind in either.
+/// Distance from the name to the kind, the same in both structures.
 const BEFORE_KIND: usize = offset_of!(StringHandle, kind);
 const _: () = assert!(offset_of!(Known, kind) - offset_of!(Known, name) == BEFORE_KIND);
 
@@ -87,7 +87,7 @@ pub(super) unsafe fn name_of<'a>(handle: *const StringHandle) -> Name<'a> {
     unsafe { handle.as_ref().map_or(Name::UNNAMED, |handle| text::borrowed(handle.name)) }
 }
 
-/// What is known of a domain.
+/// Our data on a domain.
 ///
 /// # Safety
 /// `domain` is null or a domain of ITT's.
@@ -115,7 +115,7 @@ impl Known {
         &raw const *self as u64
     }
 
-    /// The name of a task of it.
+    /// The name of a task of this domain.
     pub(super) fn name(&self, name: Name<'_>) -> Text {
         let mut text = if self.prefix.is_empty() { Text::new() } else { Text::of_domain(self.prefix) };
         text.add_name(name);
@@ -123,22 +123,22 @@ impl Known {
     }
 }
 
-/// How tasks of a domain are called, and whether they are doubtful.
+/// Prefix of a domain's task names, and whether its tasks are doubtful.
 fn manner(name: Name<'static>) -> (&'static [u8], bool) {
     match name.bytes {
-        // What people write by torch.profiler.itt is called as they call it.
+        // Marks that people make by torch.profiler.itt keep their own names.
         b"PyTorch" => (b"", false),
         b"dnnl::primitive::execute" => (b"oneDNN", true),
         b"dnnl::primitive::create" => (b"oneDNN create", true),
-        // OpenMP runtimes tell a frame for each parallel region.
+        // OpenMP runtimes report a frame for each parallel region.
         bytes => (bytes, bytes.starts_with(b"dnnl") || bytes.windows(5).any(|part| part == b"$omp$")),
     }
 }
 
-/// What is kept of a name.
+/// Most bytes kept of a name.
 const LONGEST: usize = 255;
 
-/// The length of a C string, and its hash, as far as it is kept.
+/// Length and hash of a C string, as far as it is kept.
 ///
 /// # Safety
 /// `name` is a C string.
@@ -165,7 +165,7 @@ unsafe fn is_same(kept: *const c_char, name: *const c_char, length: usize) -> bo
     (0..length).all(same) && unsafe { *kept.add(length) } == 0
 }
 
-/// A copy in the room behind a structure.
+/// Copies a name into the room after a structure.
 ///
 /// # Safety
 /// `to` is room for the name and a 0.
@@ -175,10 +175,10 @@ unsafe fn copy(to: *mut u8, name: *const c_char, length: usize) -> *const c_char
     to.cast()
 }
 
-/// Places in which a name is looked for.
+/// Most places searched for a name.
 const REACH: usize = 16;
 
-/// Finds what bears a name in a table, or makes it. Null: there is no room.
+/// Finds the entry with a name in a table, or makes it. Null: there is no room.
 ///
 /// # Safety
 /// `name` is a C string. `make` yields null, or what `name_at` finds the name of.
@@ -270,7 +270,7 @@ extern "C" fn create_string(name: *const c_char) -> *const StringHandle {
     if handle.is_null() { others() } else { handle }
 }
 
-/// What strings share that there is no room for.
+/// The entry shared by strings without room.
 #[cold]
 fn others() -> *const StringHandle {
     struct Others(StringHandle);

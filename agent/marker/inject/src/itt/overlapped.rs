@@ -1,6 +1,6 @@
-//! What is ended by its id, by whichever thread: overlapped tasks, regions, frames.
-//! Yields phases, as the ranges of NVTX that have a begin and an end of their own. It deliberately keeps
-//! 1,024 ids at a time: what there is no room for is no phase, and that is said.
+//! Ranges ended by id, on any thread: overlapped tasks, regions, frames.
+//! Yields phases, like NVTX's ranges with explicit begin and end. It deliberately keeps 1,024 ids at a time:
+//! ranges without room are no phases, which is reported.
 
 use core::{
     ffi::c_void,
@@ -36,10 +36,10 @@ pub(super) fn functions() -> &'static [(&'static str, Ours)] {
 }
 
 const MOST: usize = 1_024;
-/// Places in which one is looked for.
+/// Most places searched for an id.
 const REACH: u64 = 8;
 
-/// What is open: a mixture of domain and id, 0 for none, and the token.
+/// An open range: a hash of domain and id, 0 for none, and the token.
 struct Place {
     key: AtomicU64,
     token: AtomicU64,
@@ -116,7 +116,7 @@ extern "C" fn end_ex(domain: *const Domain, _clock: *const c_void, _time: u64, i
 
 const FRAME: Name<'static> = Name { bytes: b"frame", length: 5 };
 
-/// A frame without an id is its thread's.
+/// A frame without an id belongs to its thread.
 extern "C" fn frame_begin(domain: *const Domain, id: *const Id) {
     // SAFETY: ITT's structures, or null.
     let (Some(known), id) = (unsafe { (known(domain), id.as_ref()) }) else { return };

@@ -1,6 +1,6 @@
 //! Tasks that nest on their thread, frames without an id, and markers.
-//! Yields phases and marks. It deliberately passes over the times that some calls bring along: an edge is
-//! when it happens.
+//! Yields phases and marks. It deliberately ignores the times that some calls pass: an edge is made when it
+//! happens.
 
 use core::ffi::{c_int, c_void};
 
@@ -15,7 +15,7 @@ use crate::{
     ranges::{self, Begin},
 };
 
-/// By the names that programs know them by.
+/// Functions, by their names in ITT.
 #[rustfmt::skip]
 pub(super) fn functions() -> &'static [(&'static str, Ours)] {
     &[
