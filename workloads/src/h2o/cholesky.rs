@@ -1,15 +1,15 @@
-//! Equations with a symmetric, positive definite matrix, by Cholesky's decomposition. Yields the solution, or the column
-//! that depends on those before it. No pivots: what is solved here has a diagonal that is large enough.
+//! Solves equations with a symmetric, positive definite matrix, by Cholesky's decomposition. Yields the
+//! solution, or the column that depends on those before it. No pivots: the diagonals here are large enough.
 
-/// A pivot below this part of what stood there is rounding, not information: 308 columns round to about 1e-13.
+/// A pivot below this part of the original diagonal is rounding: 308 columns round to about 1e-13.
 const LEAST_PIVOT: f64 = 1e-11;
 
-/// This column is a sum of those before it, as far as 64 bits can tell.
+/// Error: this column is a sum of those before it, as far as 64 bits can tell.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dependent(pub usize);
 
-/// Solves `matrix` times x = `right`; x is in `right` afterwards. Of the matrix, row by row, only what is on the diagonal
-/// and to the left of it is read; it is overwritten.
+/// Solves `matrix` times x = `right`; x is in `right` afterwards. Reads only the diagonal of the matrix and
+/// what is left of it, row by row; overwrites it.
 pub fn solve(matrix: &mut [f64], right: &mut [f64]) -> Result<(), Dependent> {
     let size = right.len();
     decompose(matrix, size)?;
@@ -29,7 +29,7 @@ pub fn solve(matrix: &mut [f64], right: &mut [f64]) -> Result<(), Dependent> {
     Ok(())
 }
 
-/// Into a triangle on the diagonal and to the left of it.
+/// Decomposes into a triangle on the diagonal and to the left of it.
 fn decompose(matrix: &mut [f64], size: usize) -> Result<(), Dependent> {
     for row in 0..size {
         let (above, own) = matrix.split_at_mut(row * size);
@@ -48,7 +48,7 @@ fn decompose(matrix: &mut [f64], size: usize) -> Result<(), Dependent> {
     Ok(())
 }
 
-/// In four lanes, which the processor adds side by side; always in the same order.
+/// Dot product in four lanes, which the processor adds side by side; always in the same order.
 fn dot(one: &[f64], other: &[f64]) -> f64 {
     let (fours, rest) = one.as_chunks::<4>();
     let (other_fours, other_rest) = other.as_chunks::<4>();
@@ -86,7 +86,7 @@ mod tests {
             let mut matrix: Vec<f64> = (0..size * size).map(|i| at(i / size, i % size)).collect();
             let mut right: Vec<f64> =
                 (0..size).map(|row| (0..size).map(|k| at(row, k) * expected[k]).sum()).collect();
-            // What is right of the diagonal must not matter.
+            // The part right of the diagonal must not matter.
             for row in 0..size {
                 matrix[row * size + row + 1..(row + 1) * size].fill(f64::NAN);
             }

@@ -1,5 +1,5 @@
-//! Parsed rows, column by column: whole numbers, and codes of texts with the dictionaries that explain them. Yields
-//! what a chunk of the file said; it knows no file and no line.
+//! Parsed rows, column by column: whole numbers, and codes of texts with their dictionaries. Yields the
+//! content of a chunk; it knows no file and no line.
 
 use std::{
     collections::HashMap,
@@ -8,9 +8,9 @@ use std::{
 
 use super::schema::{COLUMNS, Kind};
 
-/// A number that is not there.
+/// Value of a missing number.
 pub const MISSING: i32 = i32::MIN;
-/// A text that is not there.
+/// Value of a missing text.
 pub const MISSING_LEVEL: u16 = u16::MAX;
 
 /// The values of one column.
@@ -37,7 +37,7 @@ impl Columns {
         Self { rows: 0, values: values.collect() }
     }
 
-    /// Forgets the rows and keeps their memory for the next.
+    /// Forgets the rows and keeps their memory for the next chunk.
     pub fn clear(&mut self) {
         self.rows = 0;
         for values in &mut self.values {
@@ -48,7 +48,7 @@ impl Columns {
         }
     }
 
-    /// The numbers of the column at this place; none where it holds texts.
+    /// Numbers of the column at this place; empty if it holds texts.
     pub fn numbers(&self, column: usize) -> &[i32] {
         match self.values.get(column) {
             Some(Values::Numbers(numbers)) => numbers,
@@ -56,7 +56,7 @@ impl Columns {
         }
     }
 
-    /// The codes of the column at this place; none where it holds numbers.
+    /// Codes of the column at this place; empty if it holds numbers.
     pub fn codes(&self, column: usize) -> &[u16] {
         match self.values.get(column) {
             Some(Values::Levels(codes)) => codes,
@@ -65,10 +65,10 @@ impl Columns {
     }
 }
 
-/// The longest text that is a name, bytes; those of the real data have 6. So 65,535 of them take 4 MB.
+/// Longest text taken as a name, bytes; those of the real data have 6. So 65,535 of them take 4 MB.
 const LONGEST_NAME: usize = 64;
 
-/// The texts of a column, numbered as they came; at most 65,535 of them, of which the real data has 14,000 tail numbers.
+/// Texts of a column, numbered in order of appearance; at most 65,535: the real data has 14,000 tail numbers.
 #[derive(Debug, Default)]
 pub struct Levels {
     pub names: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// The code of a text, a new one if it is new. None where there are too many, or the text is no name: too long, not UTF-8.
+    /// The code of a text, new or known. None if there are too many, or it is no name: too long, not UTF-8.
     pub fn code(&mut self, text: &[u8]) -> Option<u16> {
         if let Some(code) = self.codes.get(text) {
             return Some(*code);
@@ -91,8 +91,8 @@ impl Levels {
     }
 }
 
-/// FNV-1a, for keys of a few bytes five times as fast as the standard library's hash; the file is the user's own, so
-/// nobody attacks the table.
+/// FNV-1a, for keys of a few bytes five times as fast as the standard library's hash; the file is the user's
+/// own, so nobody attacks the table.
 #[derive(Clone, Debug)]
 struct Fnv(u64);
 
@@ -118,7 +118,7 @@ impl Hasher for Fnv {
     }
 }
 
-/// A whole number of at most nine digits.
+/// Parses a whole number of at most nine digits.
 pub fn whole_number(field: &[u8]) -> Option<i32> {
     let (negative, digits) = match field {
         [b'-', digits @ ..] => (true, digits),

@@ -1,16 +1,16 @@
-//! Products of dense matrices on the calling thread. Large ones go to `matrixmultiply` (kernels for what the processor
-//! has, found at run time); products with a single column are loops here, because a matrix that is read once from memory
-//! only loses by being packed first. Always the same order of additions, so always the same bits.
+//! Products of dense matrices on the calling thread. Large ones go to `matrixmultiply` (kernels for the
+//! processor's features, found at run time); products with a single column are loops here, because packing
+//! only slows down a matrix that is read once. Always the same order of additions, so always the same bits.
 //!
-//! matrixmultiply was weighed against faer and gemm: 3 crates instead of 78 and 37, and libtorch's binding brings it anyway.
+//! matrixmultiply was weighed against faer and gemm: 3 crates, not 78 and 37, and libtorch's binding has it.
 
 use std::ops::Range;
 
-/// A matrix that is only looked at, row by row or turned over.
+/// A matrix to read, row by row or transposed.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     values: &'a [f32],
-    /// Of the matrix as it lies in memory.
+    /// Width of the matrix in memory.
     width: usize,
     is_turned: bool,
 }
@@ -21,19 +21,19 @@ impl<'a> View<'a> {
         Self { values, width, is_turned: false }
     }
 
-    /// Its columns as rows.
+    /// The transposed matrix.
     #[must_use]
     pub fn turned(self) -> Self {
         Self { is_turned: !self.is_turned, ..self }
     }
 
-    /// Rows and columns.
+    /// Number of rows and of columns.
     fn shape(&self) -> (usize, usize) {
         let height = self.values.len() / self.width.max(1);
         if self.is_turned { (self.width, height) } else { (height, self.width) }
     }
 
-    /// From one row and one column to the next, in values.
+    /// Distance to the next row and to the next column, in values.
     fn strides(&self) -> (isize, isize) {
         let width = self.width as isize;
         if self.is_turned { (1, width) } else { (width, 1) }
@@ -53,7 +53,7 @@ pub fn multiply(one: View<'_>, rows: Range<usize>, other: View<'_>, result: &mut
     }
 }
 
-/// A column times a row.
+/// Outer product of a column and a row.
 fn outer(column: &[f32], row: &[f32], result: &mut [f32]) {
     for (value, line) in column.iter().zip(result.chunks_exact_mut(row.len())) {
         for (to, factor) in line.iter_mut().zip(row) {
@@ -68,7 +68,7 @@ fn times_vector(matrix: &[f32], vector: &[f32], result: &mut [f32]) {
     }
 }
 
-/// Adds up whole lines of the matrix as it lies in memory, so that it is read in its order.
+/// Adds up whole lines of the matrix in the order of memory.
 fn turned_times_vector(matrix: View<'_>, first: usize, vector: &[f32], result: &mut [f32]) {
     result.fill(0.0);
     for (line, factor) in matrix.values.chunks_exact(matrix.width).zip(vector) {
@@ -78,7 +78,7 @@ fn turned_times_vector(matrix: View<'_>, first: usize, vector: &[f32], result: &
     }
 }
 
-/// In sixteen lanes, which the processor adds side by side.
+/// Dot product in sixteen lanes, which the processor adds side by side.
 fn dot(one: &[f32], other: &[f32]) -> f32 {
     let (lines, rest) = one.as_chunks::<16>();
     let (other_lines, other_rest) = other.as_chunks::<16>();
@@ -96,9 +96,9 @@ fn general(one: View<'_>, rows: Range<usize>, other: View<'_>, result: &mut [f32
     let ((_, depth), (_, width)) = (one.shape(), other.shape());
     let ((row, column), (other_row, other_column)) = (one.strides(), other.strides());
     let start = one.values.as_ptr().wrapping_offset(row * rows.start as isize);
-    // SAFETY: `multiply` has compared the shapes: of `one` the rows up to `rows.end` exist with `depth` columns, `other`
-    // has `depth` rows of `width` columns, both by the strides of their own memory; `result` has `rows.len()` lines of
-    // `width` values and, being borrowed for writing, overlaps neither.
+    // SAFETY: `multiply` has compared the shapes: of `one` the rows up to `rows.end` exist with `depth`
+    // columns, `other` has `depth` rows of `width` columns, both by the strides of their own memory; `result`
+    // has `rows.len()` lines of `width` values and, being borrowed for writing, overlaps neither.
     unsafe {
         matrixmultiply::sgemm(
             rows.len(),
@@ -126,7 +126,7 @@ mod tests {
     use super::{View, multiply};
     use crate::data::random::Random;
 
-    /// By the definition, in 64 bits.
+    /// The product by its definition, in 64 bits.
     fn expected(one: View<'_>, row: usize, other: View<'_>, column: usize) -> f64 {
         let at = |view: View<'_>, row: usize, column: usize| {
             let (down, right) = view.strides();

@@ -1,24 +1,24 @@
-//! Predictors as numbers: an intercept, quantities in units of their deviation, and a column of zeros and ones for each
-//! value of the others but the first, by name. Yields the few entries of a flight's row that are not zero.
+//! Predictors as numbers: an intercept, quantities in units of their deviation, and a column of zeros and
+//! ones for each value of the others but the first, by name. Yields the nonzero entries of a flight's row.
 
 use super::{
     schema::COLUMNS,
     table::{LEVELS, Table},
 };
 
-/// No column: the first value of its predictor, which the others are compared with.
+/// No column: the first value of its predictor, the baseline of the others.
 const BASE: u32 = u32::MAX;
 /// Most entries of a row: the intercept, three quantities, six values.
 const MOST: usize = 10;
 
-/// How rows are made.
+/// Mapping from flights to rows.
 #[derive(Debug)]
 pub struct Design {
-    /// Of the columns; the first is the intercept.
+    /// Names of the columns; the first is the intercept.
     pub names: Vec<String>,
     /// Mean and deviation of each quantity.
     scales: [(f64, f64); 3],
-    /// By predictor and code.
+    /// Column of each code, by predictor.
     places: [Vec<u32>; 6],
 }
 
@@ -56,7 +56,7 @@ impl Design {
                 is_used[*code as usize] = true;
             }
             let mut used: Vec<usize> = (0..is_used.len()).filter(|code| is_used[*code]).collect();
-            // The calendar is in order; texts have their codes in the order in which they came.
+            // Codes of the calendar are in order; those of texts are in order of appearance.
             if place >= 3 {
                 used.sort_by_key(|code| &table.names[place][*code]);
             }
@@ -74,7 +74,7 @@ impl Design {
         self.names.len()
     }
 
-    /// The predictor with the most columns, and how many of its values occur.
+    /// The predictor with the most columns, and the number of its values that occur.
     pub fn widest(&self) -> (&'static str, usize) {
         let used = |places: &Vec<u32>| places.iter().filter(|column| **column != BASE).count() + 1;
         let all = self.places.iter().zip(LEVELS).map(|(places, column)| (COLUMNS[column].name, used(places)));
@@ -98,7 +98,7 @@ impl Design {
     }
 }
 
-/// Mean and deviation; 1 where all are equal.
+/// Mean and deviation; deviation 1 if all are equal.
 fn scale(numbers: &[u16]) -> (f64, f64) {
     let count = numbers.len().max(1) as f64;
     let mean = numbers.iter().map(|number| u64::from(*number)).sum::<u64>() as f64 / count;

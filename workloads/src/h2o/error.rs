@@ -1,4 +1,4 @@
-//! Every way in which an H2O workload can fail, with the sentence a person reads and the hint at what to do next.
+//! Every way in which an H2O workload can fail, with the message for people and the hint at what to do next.
 
 use std::{io, path::PathBuf};
 
@@ -49,8 +49,8 @@ pub enum H2oError {
     Signals(#[from] StallError),
 }
 
-/// An error if a signal has come after so many steps; one that ends the process at once unless `generate` wanted to tidy up
-/// after it.
+/// An error if a signal has come after so many steps. Without an earlier `generate`, which cleans up after
+/// one, a signal ends the process at once.
 pub fn go_on(steps: u64) -> Result<(), H2oError> {
     if interrupt::stopped() {
         return Err(H2oError::Interrupted { what: "steps", count: steps });
@@ -59,7 +59,7 @@ pub fn go_on(steps: u64) -> Result<(), H2oError> {
 }
 
 impl H2oError {
-    /// The next action for whoever reads the error.
+    /// The next action for the reader of the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Read { .. } | Self::NoFile { .. } | Self::Empty { .. } => {

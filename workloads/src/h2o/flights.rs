@@ -1,6 +1,6 @@
-//! Seeded flights as lines of CSV. A seed gives the same bytes on every machine: whole numbers and exact operations
-//! only. The marginals are like those of the real data (which days and years, how many late, what is missing in early
-//! years); no single flight is.
+//! Seeded flights as lines of CSV. A seed gives the same bytes on every machine: whole numbers and exact
+//! operations only. The marginals resemble the real data (days and years, share of late flights, values
+//! missing in early years); no single flight does.
 
 use super::{
     places::{AIRPORTS, CARRIERS, HOURS, MONTHS, YEARS},
@@ -8,19 +8,19 @@ use super::{
 };
 use crate::data::random::Random;
 
-/// Another number, other bytes from the same seed.
+/// Version of the generator: another version gives other bytes from the same seed.
 pub const GENERATOR_VERSION: u64 = 1;
-/// Flights that come from one stream of random numbers, and about 1.6 MB of text.
+/// Flights per stream of random numbers; about 1.6 MB of text.
 pub const BLOCK: u64 = 16_384;
 
 const FIRST_YEAR: i32 = 1987;
-/// Before these years nobody wrote down tail numbers and taxi times, or the causes of delays.
+/// Years from which on the data has tail numbers and taxi times, and causes of delays.
 const TAILS_SINCE: i32 = 1995;
 const CAUSES_SINCE: i32 = 2003;
-/// How ready to be late a flight is on average, in thousandths of the noise's deviation: 0.45 of all leave late.
+/// Mean lateness score of a flight, in thousandths of the noise's deviation: 0.45 of all leave late.
 const BASE: i32 = -120;
 
-/// Draws flights.
+/// Generator of flights.
 #[derive(Debug)]
 pub struct Flights {
     seed: u64,
@@ -39,7 +39,7 @@ struct Date {
     weekday: i32,
 }
 
-/// What was planned.
+/// Planned flight.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     date: Date,
@@ -53,7 +53,7 @@ struct Plan {
     minutes: i32,
 }
 
-/// What became of it, in minutes.
+/// Outcome of a flight, in minutes.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Cancelled { code: u8 },
@@ -72,7 +72,7 @@ impl Flights {
         }
     }
 
-    /// Appends the lines of the first `rows` flights of a block; all together at most [`BLOCK`].
+    /// Appends the lines of the first `rows` flights of a block; a block has at most [`BLOCK`].
     pub fn block(&self, block: u64, rows: u64, text: &mut Vec<u8>) {
         let mut random = Random::new(self.seed, block);
         for _ in 0..rows.min(BLOCK) {
@@ -107,7 +107,7 @@ impl Flights {
     }
 }
 
-/// A number from 0 to `bound`, without it; the bias of the remainder is below 1e-15.
+/// A number from 0 to `bound`, exclusive; the bias of the remainder is below 1e-15.
 fn below(random: &mut Random, bound: i32) -> i32 {
     (random.u64() % bound as u64) as i32
 }
@@ -133,13 +133,13 @@ fn date(year: i32, random: &mut Random) -> Date {
         day -= days_of(year, month);
         month += 1;
     }
-    // 1986-12-31 was a Wednesday; counted are the days since then.
+    // 1986-12-31 was a Wednesday; this counts the days since then.
     let years: i32 = (FIRST_YEAR..year).map(|year| 365 + i32::from(is_leap(year))).sum();
     let months: i32 = (1..month).map(|month| days_of(year, month)).sum();
     Date { year, month, day, weekday: 1 + (2 + years + months + day) % 7 }
 }
 
-/// Airports lie on a map of 2,600 by 1,300 miles, at places that their rank decides.
+/// Distance on a map of 2,600 by 1,300 miles, on which airports lie at places that their rank decides.
 fn distance(one: usize, other: usize) -> i32 {
     let place = |airport: usize| {
         let mut random = Random::new(airport as u64, GENERATOR_VERSION);
@@ -152,7 +152,7 @@ fn distance(one: usize, other: usize) -> i32 {
 fn fate(plan: &Plan, random: &mut Random) -> Fate {
     let luck = below(random, 1_000);
     if luck < 19 {
-        // Carrier, weather, the system; security is rare.
+        // Carrier, weather, air system; security is rare.
         return Fate::Cancelled { code: b"AAAABBBBCCCD"[below(random, 12) as usize] };
     }
     let late = lateness(plan, random);
@@ -161,18 +161,18 @@ fn fate(plan: &Plan, random: &mut Random) -> Fate {
         return Fate::Diverted { late, taxi_out };
     }
     let taxi_in = 3 + below(random, 6);
-    // The schedule has some air, so that more is made up on the way than lost.
+    // The schedule has some slack, so more time is made up on the way than lost.
     let deviation = below(random, 15) + below(random, 15) - 17;
     let elapsed = (plan.minutes + deviation).max(taxi_out + taxi_in + 15);
     Fate::Flown { late, taxi_out, taxi_in, elapsed, cause: below(random, 5) as usize }
 }
 
-/// Of the departure, in minutes. A readiness to be late, from what is known before, and noise: above zero it is late.
+/// Departure delay, in minutes: a score from known facts, plus noise; above zero the flight is late.
 fn lateness(plan: &Plan, random: &mut Random) -> i32 {
     let hour = plan.departs / 60;
     let of_day = (hour - 12).clamp(-6, 9) * 45;
     let of_week = [0, -40, -10, 60, 80, -70, 10][plan.date.weekday as usize - 1];
-    // Busy airports more than quiet ones; beyond the first 20 no more difference.
+    // Busy airports delay more than quiet ones; beyond the first 20 the difference ends.
     let of_origin = 100 - 12 * plan.origin.min(20) as i32;
     let of_distance = plan.distance / 20 - 50;
     let known = of_day + of_week + of_origin + of_distance + MONTHS[plan.date.month as usize - 1];
@@ -184,7 +184,7 @@ fn lateness(plan: &Plan, random: &mut Random) -> i32 {
     1 + readiness * 4 / 1_000 + readiness * readiness / 1_000 * 14 / 1_000
 }
 
-/// Writes one line.
+/// Writes the line of one flight.
 fn write(plan: &Plan, fate: Fate, random: &mut Random, text: &mut Vec<u8>) {
     let Plan { date, departs, carrier, number, origin, destination, distance, minutes } = *plan;
     let mut line = Line { text, fields: 0 };
@@ -225,7 +225,7 @@ fn write(plan: &Plan, fate: Fate, random: &mut Random, text: &mut Vec<u8>) {
     end(date.year, fate, arrival_delay, late, &mut line);
 }
 
-/// The columns from `Cancelled` on.
+/// Writes the columns from `Cancelled` on.
 fn end(year: i32, fate: Fate, arrival_delay: Option<i32>, late: Option<i32>, line: &mut Line<'_>) {
     line.number(Some(i32::from(matches!(fate, Fate::Cancelled { .. }))));
     match fate {
@@ -233,7 +233,7 @@ fn end(year: i32, fate: Fate, arrival_delay: Option<i32>, late: Option<i32>, lin
         Fate::Cancelled { .. } | Fate::Diverted { .. } | Fate::Flown { .. } => line.text(b"NA"),
     }
     line.number(Some(i32::from(matches!(fate, Fate::Diverted { .. }))));
-    // Causes are told of flights that arrive a quarter of an hour late.
+    // Only flights that arrive at least a quarter of an hour late have causes.
     let told = arrival_delay.filter(|_| year >= CAUSES_SINCE);
     for cause in 0..5 {
         let share = |delay: i32| match fate {
@@ -247,13 +247,13 @@ fn end(year: i32, fate: Fate, arrival_delay: Option<i32>, late: Option<i32>, lin
     }
 }
 
-/// Minutes as the clock shows them: 875 is 1435.
+/// Minutes in clock format: 875 is 1435.
 fn clock(minutes: i32) -> i32 {
     let minutes = minutes.rem_euclid(1_440);
     minutes / 60 * 100 + minutes % 60
 }
 
-/// One line that is being written.
+/// A line being written.
 struct Line<'a> {
     text: &'a mut Vec<u8>,
     fields: usize,
@@ -286,7 +286,7 @@ impl Line<'_> {
         self.text(&digits[at..]);
     }
 
-    /// `N123UA`.
+    /// Writes a tail number like `N123UA`.
     fn tail(&mut self, plane: Option<i32>, carrier: &str) {
         let Some(plane) = plane else { return self.text(b"NA") };
         let digit = |place: i32| b'0' + (plane / place % 10) as u8;
@@ -295,7 +295,7 @@ impl Line<'_> {
     }
 }
 
-/// Draws places of a list by weight.
+/// Draws indexes of a list by weight.
 #[derive(Debug)]
 struct Weighted(Vec<u64>);
 

@@ -1,4 +1,4 @@
-//! What generated flights look like: exact facts line by line, shares within five deviations of a sample's.
+//! Properties of generated flights: exact facts line by line, shares within five deviations of a sample's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ fn text(seed: u64, block: u64, rows: u64) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Fields by the name of their column.
+/// Fields of each flight, by column name.
 fn flights() -> Vec<BTreeMap<&'static str, String>> {
     let text = text(1, 0, BLOCK) + &text(1, 1, BLOCK);
     let row = |line: &str| {
@@ -37,14 +37,14 @@ fn number(flight: &BTreeMap<&str, String>, name: &str) -> Option<i32> {
     (flight[name] != "NA").then(|| flight[name].parse().unwrap())
 }
 
-/// The share of `all` for which it holds, and that it is `expected` within five deviations.
+/// Asserts that the share `count` of `all` is `expected` within five deviations.
 fn assert_share(what: &str, count: usize, all: usize, expected: f64) {
     let share = count as f64 / all as f64;
     let deviation = (expected * (1.0 - expected) / all as f64).sqrt();
     assert!((share - expected).abs() < 5.0 * deviation, "{what}: {share} of {all}, expected {expected}");
 }
 
-/// Whoever changes the generator changes its version as well, and these hashes.
+/// A change of the generator also changes its version and these hashes.
 #[rstest]
 #[case(1, 0, 2_000, "42dc63055421c2a1")]
 #[case(7, 3, 100, "7d86a4075abed51e")]

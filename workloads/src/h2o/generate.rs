@@ -1,5 +1,5 @@
-//! Writes flights into a file, block by block, so that memory does not grow with the rows. The file appears under its
-//! name whole or not at all: it is written under another name beside it, brought to the disk, then renamed.
+//! Writes flights into a file, block by block, so that memory does not grow with the rows. The file appears
+//! whole or not at all: it is written under another name beside it, brought to the disk, then renamed.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{data::partial::Partial, digest::Digest, progress, stall::machine::interrupt, steps::Steps};
 
-/// What the command line says.
+/// Settings from the command line.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub file: PathBuf,
@@ -24,18 +24,18 @@ pub struct Settings {
     pub progress: bool,
 }
 
-/// What came out of it.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub steps: Steps,
-    /// Of the file.
+    /// Size of the file, bytes.
     pub bytes: u64,
     pub content: Digest,
 }
 
 pub const PHASES: &[&str] = &["draw", "write"];
 
-/// Makes the file.
+/// Writes the file.
 pub fn write(settings: &Settings) -> Result<Outcome, H2oError> {
     interrupt::listen()?;
     let Settings { file: path, rows, seed, progress } = settings;

@@ -1,10 +1,10 @@
-//! GLM: which flights leave late, by logistic regression (binomial, logit) with iteratively reweighted least squares, on
-//! one busy thread: the job of the study whose thread jumped from core to core. A request per iteration, with the phases
-//! `gram` (sums over all flights of weighted products of predictors), `solve` and `deviance` (how well it fits now).
-//! Yields coefficients.
+//! GLM: predicts which flights leave late, by logistic regression (binomial, logit) with iteratively
+//! reweighted least squares, on one busy thread: the job of the study whose thread jumped from core to core.
+//! A request per iteration, with the phases `gram` (sums over all flights of weighted products of
+//! predictors), `solve` and `deviance` (how well it fits now). Yields coefficients.
 //!
-//! Minimised is the deviance plus `l2` times flights times the squares of all coefficients but the intercept; the square
-//! keeps airports with three flights, all late, from growing without bound. A step that makes it worse is halved.
+//! It minimises the deviance plus `l2` times flights times the squares of all coefficients but the intercept;
+//! these bound the coefficients of airports with three flights, all late. A step that raises it is halved.
 
 use super::{
     cholesky::{Dependent, solve},
@@ -16,18 +16,18 @@ use super::{
 };
 use crate::{digest::Digest, memory, progress, steps::Steps};
 
-/// What the command line says.
+/// Settings from the command line.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub data: Data,
-    /// How often it is fitted, each time from the start.
+    /// Number of fits, each from the start.
     pub fits: u64,
     pub max_iterations: u64,
     pub l2: f64,
     pub progress: bool,
 }
 
-/// What came out of it.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub steps: Steps,
@@ -36,33 +36,33 @@ pub struct Outcome {
     pub left_out: u64,
     pub bad: Bad,
     pub work: Digest,
-    /// Of the coefficients of all fits.
+    /// Hash of the coefficients of all fits.
     pub outputs: Digest,
 }
 
 /// A finished fit.
 #[derive(Clone, Debug, Default)]
 pub struct Fit {
-    /// In the order of `names`.
+    /// Coefficients in the order of `names`.
     pub coefficients: Vec<f64>,
     pub names: Vec<String>,
     pub iterations: u64,
     pub is_converged: bool,
-    /// With the intercept alone, and with all.
+    /// Deviance with the intercept alone, and with all predictors.
     pub null_deviance: f64,
     pub deviance: f64,
 }
 
 pub const PHASES: &[&str] = &["gram", "solve", "deviance"];
 
-/// It has converged when the last step changed what is minimised by less than this part of it.
+/// A fit has converged when the last step changed the objective by less than this part of it.
 const TOLERANCE: f64 = 1e-8;
-/// At the minimum a step seems to make it worse by this part of it at most, because sums are rounded.
+/// Relative rise of the objective that rounding of sums can cause at the minimum.
 const ROUNDING: f64 = 1e-10;
-/// A step that does not help when it is so often halved never will.
+/// A step that does not help after so many halvings never will.
 const HALVINGS: u32 = 20;
 
-/// Runs it as `settings` say.
+/// Runs the fits as `settings` say.
 pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
     let table = Table::load(&settings.data, 0, settings.progress)?;
     let bar = settings.progress.then(|| progress::bar(settings.fits, "fits"));
@@ -93,7 +93,7 @@ fn fit_once(table: &Table, settings: &Settings, steps: &mut Steps) -> Result<Fit
     check_memory(&design, memory::available_bytes())?;
     let mut irls = Irls::new(table, design, settings.l2);
     let mut fit = Fit { null_deviance: null_deviance(table), ..Fit::default() };
-    // Where no part of a step helps, the next would be the same.
+    // If no part of a step helps, the next step would be the same.
     let mut has_moved = true;
     while fit.iterations < settings.max_iterations && !fit.is_converged && has_moved {
         go_on(steps.count())?;
@@ -113,7 +113,7 @@ fn fit_once(table: &Table, settings: &Settings, steps: &mut Steps) -> Result<Fit
     Ok(Fit { coefficients, deviance, names: design.names, ..fit })
 }
 
-/// The products of all predictors with each other take the most: says which one has made them so many.
+/// Checks the memory for the products of all predictors, the largest part; errors name the widest one.
 fn check_memory(design: &Design, available_bytes: Option<u64>) -> Result<(), H2oError> {
     let needed_bytes = 8 * (design.width() as u64).pow(2);
     let Some(available_bytes) = available_bytes.filter(|available| *available < needed_bytes) else {
@@ -123,7 +123,7 @@ fn check_memory(design: &Design, available_bytes: Option<u64>) -> Result<(), H2o
     Err(H2oError::Wide { predictor, values, needed_bytes, available_bytes })
 }
 
-/// Of the intercept alone, which then is the share of late flights.
+/// Deviance of the intercept alone, which then is the share of late flights.
 fn null_deviance(table: &Table) -> f64 {
     let count = table.rows() as f64;
     let late = table.late.iter().map(|late| u64::from(*late)).sum::<u64>() as f64;
@@ -134,13 +134,13 @@ fn null_deviance(table: &Table) -> f64 {
 struct Irls<'a> {
     table: &'a Table,
     design: Design,
-    /// What a square of a coefficient costs.
+    /// Penalty per square of a coefficient.
     penalty: f64,
     coefficients: Vec<f64>,
     deviance: f64,
-    /// The deviance and what the coefficients cost.
+    /// Deviance plus penalty.
     objective: f64,
-    /// On the diagonal and left of it.
+    /// Weighted products, on the diagonal and left of it.
     gram: Vec<f64>,
     right: Vec<f64>,
 }
@@ -150,13 +150,13 @@ impl<'a> Irls<'a> {
         let width = design.width();
         let coefficients = vec![0.0; width];
         let (gram, right) = (vec![0.0; width * width], vec![0.0; width]);
-        // With all coefficients zero each flight is as likely late as not.
+        // With all coefficients zero each flight is late with probability one half.
         let deviance = 2.0 * std::f64::consts::LN_2 * table.rows() as f64;
         let penalty = l2 * table.rows() as f64;
         Self { table, design, penalty, coefficients, deviance, objective: deviance, gram, right }
     }
 
-    /// The weighted products of predictors with each other, and with the working response.
+    /// Computes the weighted products of predictors with each other, and with the working response.
     fn add_up(&mut self) {
         self.gram.fill(0.0);
         self.right.fill(0.0);
@@ -177,7 +177,7 @@ impl<'a> Irls<'a> {
         }
     }
 
-    /// The coefficients that the equations ask for.
+    /// Solves the equations for the next coefficients.
     fn solve(&mut self) -> Result<Vec<f64>, H2oError> {
         let width = self.right.len();
         for column in 1..width {
@@ -190,7 +190,7 @@ impl<'a> Irls<'a> {
         Ok(next)
     }
 
-    /// Goes there, or half or a quarter of the way: as far as it helps. Whether it went at all.
+    /// Moves to `next`, or by half or a quarter of the way: as far as it helps. Returns whether it moved.
     fn accept(&mut self, mut next: Vec<f64>) -> bool {
         for _ in 0..HALVINGS {
             let deviance = self.deviance_of(&next);
@@ -209,7 +209,7 @@ impl<'a> Irls<'a> {
         false
     }
 
-    /// Twice the unlikelihood of the outcomes, by the logarithm of one and an exponential that cannot overflow.
+    /// Deviance by a logarithm of one plus an exponential that cannot overflow.
     fn deviance_of(&self, coefficients: &[f64]) -> f64 {
         let of_flight = |(flight, late): (usize, &u8)| {
             let eta = self.design.row(self.table, flight).times(coefficients);

@@ -1,4 +1,4 @@
-//! The fit where its result is known without computing it; against other programs it is held in `tests/h2o.rs`.
+//! The fit where its result is known without computing it; `tests/h2o.rs` compares it with other programs.
 
 use super::{Irls, Settings, check_memory, fit_once, null_deviance};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     steps::Steps,
 };
 
-/// Flights that differ in their carrier alone: of 40 with the first 10 are late, of 20 with the second 15.
+/// Flights that differ only in their carrier: of 40 with the first 10 are late, of 20 with the second 15.
 fn two_carriers() -> Table {
     let all = 60;
     let late = (0..all).map(|flight| u8::from(flight < 10 || (40..55).contains(&flight)));
@@ -69,7 +69,7 @@ fn a_step_that_is_too_far_is_halved() {
     assert!(irls.accept(good.iter().map(|coefficient| coefficient * 64.0).collect()));
     assert!(irls.objective < start, "{} {start}", irls.objective);
     assert!(irls.coefficients.iter().zip(&good).all(|(found, good)| found.abs() <= 64.0 * good.abs()));
-    // Where no part of the way helps, it stays.
+    // If no part of the way helps, it stays.
     let (stays, objective) = (irls.coefficients.clone(), irls.objective);
     assert!(!irls.accept(vec![f64::NAN; stays.len()]));
     assert_eq!((irls.coefficients, irls.objective.to_bits()), (stays, objective.to_bits()));
@@ -79,7 +79,7 @@ fn a_step_that_is_too_far_is_halved() {
 fn iterations_can_be_limited_and_what_is_not_known_is_named() {
     let fit = fit_once(&two_carriers(), &settings(1e-12, 1), &mut Steps::new(super::PHASES)).unwrap();
     assert_eq!((fit.iterations, fit.is_converged), (1, false));
-    // All flights are of one year: without a price for its coefficient anything would do.
+    // All flights are of one year: without a penalty its coefficient could be anything.
     let error = fit_once(&two_carriers(), &settings(0.0, 25), &mut Steps::new(super::PHASES)).unwrap_err();
     assert!(matches!(&error, H2oError::Dependent { predictor } if predictor == "Year"), "{error}");
 }

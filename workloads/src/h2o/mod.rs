@@ -1,6 +1,6 @@
-//! The H2O study ("Impact of Virtualization on Machine Learning"): airline delays, parsed from CSV (bound by input and
-//! output), a GLM (one busy thread), a network (all cores; bound by memory or by the processor), and the seeded data for
-//! them. One file per workload; what they share beside it. Yields reports. It needs no library of C.
+//! The H2O study ("Impact of Virtualization on Machine Learning"): airline delays, parsed from CSV (bound by
+//! input and output), a GLM (one busy thread), a network (all cores; bound by memory or by the processor),
+//! and their seeded data. One file per workload, shared parts beside. Yields reports. Needs no C library.
 
 pub mod cholesky;
 pub mod columns;

@@ -1,6 +1,6 @@
-//! A network of dense layers (ReLU between them, one logistic output) that learns by gradient descent, on a team of
-//! threads. Yields losses and changed weights. Matrices of activations have a row per unit and a column per sample of the
-//! batch, so that a thread's units are one block of memory.
+//! A network of dense layers (ReLU between them, one logistic output) that learns by gradient descent, on a
+//! team of threads. Yields losses and changed weights. Matrices of activations have a row per unit and a
+//! column per sample of the batch, so that a thread's units are one block of memory.
 
 use super::{
     dense::{View, multiply},
@@ -9,19 +9,19 @@ use super::{
 };
 use crate::data::random::Random;
 
-/// From one row of units to the next.
+/// One dense layer.
 #[derive(Debug)]
 struct Layer {
     inputs: usize,
     outputs: usize,
-    /// A row per output.
+    /// Weights, a row per output.
     weights: Vec<f32>,
     biases: Vec<f32>,
     weight_gradients: Vec<f32>,
     bias_gradients: Vec<f32>,
-    /// What it yields for each sample.
+    /// Outputs of the layer, for each sample.
     activations: Vec<f32>,
-    /// How much the loss changes with what it yields, before ReLU.
+    /// Gradient of the loss by the layer's outputs, before ReLU.
     deltas: Vec<f32>,
 }
 
@@ -30,33 +30,33 @@ pub struct Net {
     team: Team,
     batch: usize,
     layers: Vec<Layer>,
-    /// A row per predictor; whoever trains fills it before `forward`.
+    /// Predictors, a row each; the caller fills them before `forward`.
     pub inputs: Vec<f32>,
-    /// What the output should be, 0 or 1.
+    /// Expected outputs, 0 or 1.
     pub expected: Vec<f32>,
 }
 
-/// How many weights and biases there are between rows of so many units.
+/// Number of weights and biases between layers of `units` units.
 pub fn parameters(units: &[usize]) -> u64 {
     units.windows(2).map(|pair| (pair[0] as u64 + 1) * pair[1] as u64).sum()
 }
 
-/// What a network of so many units takes.
+/// Memory of a network of `units` units, bytes.
 pub fn needed_bytes(units: &[usize], batch: usize) -> u64 {
     let samples = units.iter().map(|count| 2 * *count as u64 * batch as u64).sum::<u64>();
     4 * (2 * parameters(units) + samples)
 }
 
 impl Net {
-    /// `units` from the predictors to the last hidden row; one output comes behind them. Weights are uniform between
-    /// plus and minus the root of 6 / (inputs + outputs).
+    /// `units` has the layers from the predictors to the last hidden one; one output follows. Weights are
+    /// uniform between plus and minus the root of 6 / (inputs + outputs).
     pub fn new(units: &[usize], batch: usize, seed: u64, threads: u32) -> Result<Self, H2oError> {
         let team = Team::new(threads)?;
         let layers = units.windows(2).zip(0..).map(|(pair, layer)| {
             let mut new = Layer::empty(pair[0], pair[1], batch);
             let bound = (6.0 / (new.inputs + new.outputs) as f32).sqrt();
-            // By those who will use them, so that the memory is on their node; a stream per row, so that it does not
-            // matter who that is.
+            // Filled by the threads that use them, so that the memory is on their node; with a stream per
+            // row, so that the result does not depend on the thread.
             team.rows(&mut new.weights, new.inputs, |first, block| {
                 for (row, weights) in block.chunks_exact_mut(pair[0]).enumerate() {
                     let mut random = Random::new(seed, ((layer + 1) << 32) | (first + row) as u64);
@@ -70,7 +70,7 @@ impl Net {
         Ok(Self { team, batch, layers, inputs, expected })
     }
 
-    /// The mean loss over the batch, as it is now.
+    /// Computes the mean loss over the batch.
     pub fn forward(&mut self) -> f32 {
         let batch = self.batch;
         let last = self.layers.len() - 1;
@@ -95,7 +95,7 @@ impl Net {
         losses.sum::<f32>() / batch as f32
     }
 
-    /// The gradients of that loss, layer by layer from the last.
+    /// Computes the gradients of that loss, layer by layer from the last.
     pub fn backward(&mut self) {
         let batch = self.batch;
         let last = self.layers.len() - 1;
@@ -130,7 +130,7 @@ impl Net {
         }
     }
 
-    /// Goes `rate` times the gradient downhill.
+    /// Moves all parameters against their gradient, by `rate` times it.
     pub fn update(&mut self, rate: f32) {
         let descend = |first: usize, block: &mut [f32], gradients: &[f32]| {
             for (value, gradient) in block.iter_mut().zip(&gradients[first..]) {
@@ -146,13 +146,13 @@ impl Net {
     }
 }
 
-/// How unlikely `expected` is where the logit is `output`: never infinite, unlike the logarithm of a probability of zero.
+/// Cross-entropy of `expected` and the logit `output`: never infinite, unlike log(0).
 fn loss(output: f32, expected: f32) -> f32 {
     output.max(0.0) - output * expected + (-output.abs()).exp().ln_1p()
 }
 
 impl Layer {
-    /// Memory that nobody has touched yet.
+    /// A layer of zeros, in memory that no thread has touched yet.
     fn empty(inputs: usize, outputs: usize, batch: usize) -> Self {
         let zeros = |count: usize| vec![0.0; count];
         Self {

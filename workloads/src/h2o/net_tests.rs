@@ -1,17 +1,17 @@
-//! The network against its definition in 64 bits, the gradient against finite differences of that, and that threads
-//! change nothing.
+//! The network against its definition in 64 bits, the gradient against finite differences of that, and
+//! results independent of threads.
 
 use rstest::rstest;
 
 use super::{Layer, Net, needed_bytes, parameters};
 use crate::data::random::Random;
 
-/// On a thread of its own, because the caller of a team belongs to it for good.
+/// Runs `work` on a thread of its own, because the caller of a team belongs to it for good.
 fn alone<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     std::thread::spawn(work).join().unwrap()
 }
 
-/// With random samples, and biases that are not zero.
+/// A network with random samples, and biases that are not zero.
 fn net(units: &[usize], batch: usize, threads: u32) -> Net {
     let mut net = Net::new(units, batch, 3, threads).unwrap();
     let mut random = Random::new(5, 0);
@@ -50,7 +50,7 @@ fn loss(net: &Net, moved: Option<(usize, bool, usize)>, step: f64) -> f64 {
     total / net.batch as f64
 }
 
-/// With one sample there are loops of their own; with one thread, and with more threads than units.
+/// One sample has its own loops; also one thread, and more threads than units.
 #[rstest]
 #[case(1, 1)]
 #[case(1, 2)]
@@ -95,7 +95,7 @@ fn a_step_goes_downhill_by_its_rate() {
     });
 }
 
-/// What a thread adds up does not depend on where its block begins.
+/// A thread's sums do not depend on where its block begins.
 #[rstest]
 #[case(1)]
 #[case(16)]

@@ -1,5 +1,5 @@
-//! Parse: the file chunk by chunk, a request each, with the phases `read`, `parse` (text to columns) and `append` (the
-//! columns into a summary of the whole file). Memory does not grow with the file. Yields the summary.
+//! Parses the file chunk by chunk, a request each, with the phases `read`, `parse` (text to columns) and
+//! `append` (columns into a summary of the file). Memory does not grow with the file. Yields the summary.
 
 use serde::Serialize;
 
@@ -16,11 +16,11 @@ use crate::{
     steps::{Phases, Steps},
 };
 
-/// What the command line says.
+/// Settings from the command line.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub data: Data,
-    /// How often the file is read.
+    /// Number of passes over the file.
     pub passes: u64,
     pub chunk_bytes: usize,
     /// Whether the kernel forgets the file before each pass.
@@ -28,27 +28,27 @@ pub struct Settings {
     pub progress: bool,
 }
 
-/// One column of the whole file.
+/// Summary of one column of the whole file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ColumnSummary {
     pub name: &'static str,
     pub missing: u64,
-    /// Of the numbers.
+    /// Minimum, maximum and sum of the numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sum: Option<i64>,
-    /// How many texts there are.
+    /// Number of different texts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub levels: Option<usize>,
-    /// Of all values in their order.
+    /// Checksum of all values in their order.
     #[serde(skip)]
     pub checksum: u64,
 }
 
-/// What the file holds.
+/// Summary of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub rows: u64,
@@ -56,22 +56,22 @@ pub struct Summary {
     pub bad: Bad,
 }
 
-/// What came out of it.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub steps: Steps,
-    /// Of the file.
+    /// Size of the file, bytes.
     pub bytes: u64,
-    /// Of the last pass.
+    /// Summary of the last pass.
     pub summary: Summary,
     pub work: Digest,
-    /// Of all passes.
+    /// Hash of the summaries of all passes.
     pub outputs: Digest,
 }
 
 pub const PHASES: &[&str] = &["read", "parse", "append"];
 
-/// Runs it as `settings` say.
+/// Parses the file as `settings` say.
 pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
     let mut source = settings.data.open(settings.chunk_bytes, settings.progress)?;
     let bytes = source.bytes;
@@ -110,7 +110,7 @@ pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
     Ok(Outcome { steps, bytes, summary, work, outputs })
 }
 
-/// Reads the whole source, a step per chunk; hands each chunk's columns to `append`, whose error ends it.
+/// Reads the whole source, a step per chunk; passes each chunk's columns to `append`, whose error ends it.
 pub fn load(
     source: &mut Source,
     steps: &mut Steps,
@@ -179,7 +179,7 @@ impl ColumnSummary {
         Self { name, levels, ..Self::default() }
     }
 
-    /// FNV-1a over words instead of bytes: what is 31 columns by 152 million rows would take minutes otherwise.
+    /// FNV-1a over words instead of bytes: 31 columns by 152 million rows would take minutes otherwise.
     fn mix(&mut self, word: u32) {
         self.checksum = (self.checksum ^ u64::from(word)).wrapping_mul(0x0000_0100_0000_01b3);
     }

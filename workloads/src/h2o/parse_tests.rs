@@ -1,4 +1,4 @@
-//! What the summary of a file says, against the file read in another way; that chunks do not change it, and memory does
+//! The summary of a file compared with another way of reading it; chunks do not change it, and memory does
 //! not grow with the file.
 
 use std::{fs, path::Path};

@@ -1,7 +1,7 @@
-//! Table: what the generator of flights draws from: years, hours, carriers and airports, each with its weight.
-//! Codes are real, their shares only roughly so; where an airport lies on the map is made up (`flights`).
+//! Table of the flight generator's distributions: years, hours, carriers and airports, each with its weight.
+//! Codes are real, their shares only roughly so; the positions of airports are made up (`flights`).
 
-/// From 1987 on: how many flights the year has, in 10,000; 1987 begins with October.
+/// Flights of each year from 1987 on, in 10,000; 1987 begins with October.
 pub const YEARS: [u32; 22] = [
     131, 520, 504, 527, 508, 509, 507, 518, 533, 535, 541, 538, 553, 568, 597, 527, 649, 713, 714, 714, 745,
     701,
@@ -11,10 +11,10 @@ pub const YEARS: [u32; 22] = [
 pub const HOURS: [u32; 24] =
     [3, 1, 1, 1, 1, 15, 65, 68, 68, 62, 60, 62, 62, 64, 60, 62, 62, 68, 62, 56, 44, 32, 14, 7];
 
-/// How much each month adds to the readiness to be late, in thousandths of the noise's deviation.
+/// Each month's part of the lateness score, in thousandths of the noise's deviation.
 pub const MONTHS: [i32; 12] = [40, 30, 40, -60, -50, 100, 90, 40, -140, -60, -50, 120];
 
-/// Code, weight, and how much it adds to the readiness to be late (as above).
+/// Code, weight, and part of the lateness score (as above).
 pub const CARRIERS: [(&str, u32, i32); 20] = [
     ("AA", 121, -20),
     ("AS", 23, 60),
@@ -38,7 +38,7 @@ pub const CARRIERS: [(&str, u32, i32); 20] = [
     ("XE", 19, -30),
 ];
 
-/// Busiest first: the weight falls with the rank.
+/// Airports, busiest first: the weight falls with the rank.
 pub const AIRPORTS: [&str; 120] = [
     "ORD", "ATL", "DFW", "LAX", "PHX", "DEN", "DTW", "IAH", "MSP", "SFO", "STL", "EWR", "LAS", "CLT", "LGA",
     "BOS", "PHL", "PIT", "SLC", "SEA", "CVG", "MCO", "BWI", "DCA", "SAN", "CLE", "MIA", "TPA", "JFK", "OAK",

@@ -1,9 +1,9 @@
-//! From bytes of CSV to columns, chunk by chunk: what is left of a line at the end of a chunk waits for the next one, so
-//! memory is bounded by the chunk. Yields columns, and what could not be read: rows with another number of fields are
+//! From bytes of CSV to columns, chunk by chunk: the incomplete line at the end of a chunk waits for the next
+//! one, so memory is bounded by the chunk. Yields columns and errors: rows with another number of fields are
 //! left out, fields that are no number are missing; both are counted, the first few named with their lines.
 //!
-//! csv-core takes the lines apart. arrow-csv was weighed against it: it gives up a whole batch at the first bad field or
-//! short line, where this must count them, and brings 49 crates instead of 3.
+//! csv-core splits the lines. arrow-csv was weighed against it: it gives up a whole batch at the first bad
+//! field or short line, which this must count, and brings 49 crates instead of 3.
 
 use std::path::PathBuf;
 
@@ -15,19 +15,19 @@ use super::{
     schema::{COLUMNS, ORIGINAL},
 };
 
-/// How many complaints are kept in words.
+/// Number of errors kept as text.
 const NAMED: usize = 8;
-/// A line of the real data has about 100 bytes; one of this length has lost a quotation mark.
+/// Longest line, bytes. One of the real data has about 100; a longer one than this has lost a quotation mark.
 const LONGEST: usize = 1 << 20;
 
-/// What could not be read.
+/// Rows and fields that could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bad {
-    /// With another number of fields than the header.
+    /// Rows with another number of fields than the header.
     pub rows: u64,
-    /// In all columns together.
+    /// Fields that could not be read, in all columns together.
     pub fields: u64,
-    /// The first few, each with its line.
+    /// The first few errors, each with its line.
     pub first: Vec<String>,
 }
 
@@ -39,18 +39,18 @@ impl Bad {
     }
 }
 
-/// The state between chunks.
+/// Parser state between chunks.
 pub struct Parser {
     csv: Reader,
     path: PathBuf,
-    /// The fields of the record that is being read, one behind the other, and where each ends.
+    /// Fields of the current record, one after the other, and where each ends.
     text: Vec<u8>,
     text_used: usize,
     ends: Vec<usize>,
     ends_used: usize,
     is_header_read: bool,
     pub columns: Columns,
-    /// By column; those of numbers stay empty.
+    /// Dictionaries by column; those of numbers stay empty.
     pub levels: Vec<Levels>,
     pub bad: Bad,
 }
@@ -72,7 +72,7 @@ impl Parser {
         }
     }
 
-    /// Reads all complete lines of `bytes` into `columns`.
+    /// Parses all complete lines of `bytes` into `columns`.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), H2oError> {
         while !bytes.is_empty() {
             let (result, read) = self.step(bytes)?;
@@ -84,7 +84,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Reads the last line, if no line feed stood behind it.
+    /// Parses the last line, if it lacks a line feed.
     pub fn finish(&mut self) -> Result<(), H2oError> {
         while !matches!(self.step(&[])?.0, ReadRecordResult::End) {
             self.record(None)?;
@@ -112,8 +112,8 @@ impl Parser {
         Ok((result, read))
     }
 
-    /// The line on which the record that was just read begins: csv-core counts line feeds, of which those inside the
-    /// record and the one that ended it come too late.
+    /// The line on which the current record begins: csv-core counts line feeds, also those inside the record
+    /// and the one that ended it.
     fn line(&self, last_byte: Option<u8>) -> u64 {
         let inside = self.text[..self.text_used].split(|byte| *byte == b'\n').count() as u64 - 1;
         self.csv.line() - inside - u64::from(last_byte == Some(b'\n'))
@@ -205,7 +205,7 @@ fn push_level(codes: &mut Vec<u16>, levels: &mut Levels, field: &[u8]) -> bool {
     code.is_some()
 }
 
-/// At most 40 characters of it, for a message of one line.
+/// At most 40 characters of a field, for a one-line message.
 fn shown(field: &[u8]) -> String {
     let text = String::from_utf8_lossy(field);
     let short: String = text.chars().take(40).flat_map(char::escape_debug).collect();

@@ -1,4 +1,4 @@
-//! That chunks do not matter, what is bad is named with its line, and memory is bounded by a line.
+//! Chunks do not matter, bad input is named with its line, and memory is bounded by a line.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -14,7 +14,7 @@ use crate::h2o::{
 const LINE: &str =
     "1987,10,14,3,741,730,912,849,PS,1451,NA,91,79,NA,23,11,SAN,SFO,447,NA,NA,0,NA,0,NA,NA,NA,NA,NA,YES,YES";
 
-/// Everything at once, in pieces of that size.
+/// Parses all of `text`, in pieces of `piece` bytes.
 fn parsed(text: &[u8], piece: usize) -> Result<Parser, H2oError> {
     let mut parser = Parser::new("flights.csv".into());
     for piece in text.chunks(piece) {
@@ -87,7 +87,7 @@ fn what_is_bad_is_named_with_its_line(#[case] end: &str) {
     ]
     .map(|line| &*line.to_vec().leak());
     let parser = parsed(&lines.join(end.as_bytes()), 11).unwrap();
-    // One more line of the file lies inside of a field from the fifth on.
+    // From the fifth line on, one more line feed lies inside a field.
     let at = |line: usize| 1 + (line - 1) * end.matches('\n').count() + usize::from(line > 5);
     let expected = [
         format!("line {}: `Distance` cannot be read: 44x7", at(3)),

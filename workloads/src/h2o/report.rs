@@ -1,5 +1,5 @@
-//! What an H2O workload leaves behind: an aligned text for people, one line of JSON for machines, the description of the
-//! workload for guestscope's manifest, and warnings about data that could not be read. Yields text.
+//! Report of an H2O workload: an aligned text for people, one line of JSON for machines, the description of
+//! the workload for guestscope's manifest, and warnings about unreadable data. Yields text.
 
 use std::{fmt::Write as _, fs};
 
@@ -16,30 +16,30 @@ use crate::{
 /// A finished run.
 #[derive(Debug)]
 pub struct Report {
-    /// For people: one fact per line, names aligned.
+    /// Report for people: one fact per line, names aligned.
     pub text: String,
-    /// For machines: one line, times in nanoseconds.
+    /// Report for machines: one line of JSON, times in nanoseconds.
     pub json: String,
-    /// For the manifest.
+    /// Identity for the manifest.
     pub identity: Identity,
     pub warnings: Vec<String>,
 }
 
-/// What was run.
+/// Identity of a run: what was run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identity {
     pub name: &'static str,
-    /// Flights that were used.
+    /// Number of flights used.
     pub rows: u64,
     #[serde(flatten)]
     what: What,
-    /// Equal for two runs that were asked for the same work on the same data, on whatever machine and threads.
+    /// Work hash: equal for runs asked for the same work on the same data, on any machine and threads.
     pub work_hash: Digest,
-    /// Of what came out, to the bit.
+    /// Hash of the results' exact bits.
     pub output_hash: Digest,
 }
 
-/// What only some workloads have.
+/// Facts that only some workloads have.
 #[derive(Clone, Debug, Default, Serialize)]
 struct What {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ struct Line<'a, R> {
     result: R,
     #[serde(flatten)]
     timing: Timing,
-    /// The most memory that the process ever had; none where the kernel does not tell.
+    /// Peak memory of the process; none if the kernel does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     peak_bytes: Option<u64>,
     bad_rows: u64,
@@ -117,7 +117,7 @@ struct Written {
     bytes_per_s: f64,
 }
 
-/// Lines of a text, aligned.
+/// Aligned lines of a text.
 struct Text(String);
 
 impl Text {
@@ -287,9 +287,9 @@ fn peak_bytes() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// What the weights are compared with.
+/// Size of the last-level cache, to compare the weights with.
 fn cache() -> String {
-    // The last level is the one with the highest number; machines have three, some two or four.
+    // The last level has the highest index; machines have three levels, some two or four.
     let level = |index: u32| {
         let size = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
         fs::read_to_string(size).ok().map(|size| size.trim().to_owned())

@@ -1,7 +1,7 @@
-//! Table: the columns of the airline-delay data, by name and kind, in the order of the file: the 29 of the ASA's Data
-//! Expo 2009 (<https://doi.org/10.7910/DVN/HG7NV7>), and the two that H2O's copy has behind them.
+//! Table of the columns of the airline-delay data, by name and kind, in the order of the file: the 29 of the
+//! ASA's Data Expo 2009 (<https://doi.org/10.7910/DVN/HG7NV7>), and the two that H2O's copy has after them.
 
-/// What the fields of a column are.
+/// Kind of a column's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number.
@@ -25,7 +25,7 @@ const fn level(name: &'static str) -> Column {
     Column { name, kind: Kind::Level }
 }
 
-/// How many of the columns every file has.
+/// Number of columns that every file has.
 pub const ORIGINAL: usize = 29;
 
 pub const COLUMNS: [Column; 31] = [
@@ -66,14 +66,14 @@ pub const YEAR: usize = 0;
 pub const MONTH: usize = 1;
 pub const DAY: usize = 2;
 pub const WEEKDAY: usize = 3;
-/// As the clock shows it: 1435 is 14:35.
+/// Scheduled departure in clock format: 1435 is 14:35.
 pub const SCHEDULED: usize = 5;
 pub const CARRIER: usize = 8;
-/// In minutes, negative if it left early.
+/// Departure delay in minutes, negative if the flight left early.
 pub const DEPARTURE_DELAY: usize = 15;
 pub const ORIGIN: usize = 16;
 pub const DESTINATION: usize = 17;
-/// In miles.
+/// Distance in miles.
 pub const DISTANCE: usize = 18;
 
 /// The first line of a file with all columns, with its line feed.

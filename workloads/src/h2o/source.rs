@@ -1,5 +1,5 @@
-//! Where flights come from: the user's file, or one made once and kept in the user's cache. Yields the file chunk by
-//! chunk; it does not look into it.
+//! Source of flights: the user's file, or one made once and kept in the user's cache. Yields the file chunk
+//! by chunk; it does not look into it.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use super::{error::H2oError, flights::GENERATOR_VERSION, generate};
 use crate::data::file_set;
 
-/// What the command line says of the data.
+/// Data options from the command line.
 #[derive(Clone, Debug)]
 pub struct Data {
     /// The user's file; without it `rows` flights of `seed` are generated.
@@ -21,23 +21,23 @@ pub struct Data {
     pub seed: u64,
 }
 
-/// What is read of a file to see how long its lines are.
+/// Bytes of a file that are read to estimate the length of its lines.
 const SAMPLE_BYTES: usize = 1 << 20;
 
 /// An open file and the chunk that was read last.
 #[derive(Debug)]
 pub struct Source {
     pub path: PathBuf,
-    /// Of the whole file.
+    /// Size of the whole file, bytes.
     pub bytes: u64,
     file: File,
     chunk: Vec<u8>,
-    /// How much of it was read.
+    /// Number of bytes read so far.
     read_bytes: u64,
 }
 
 impl Data {
-    /// How many flights there are: of the user's file about as many, if all its lines are as long as the first ones.
+    /// Number of flights: for the user's file an estimate from the length of its first lines.
     pub fn flights(&self) -> Result<u64, H2oError> {
         let Some(path) = &self.file else { return Ok(self.rows) };
         let mut source = Source::open(path, SAMPLE_BYTES)?;
@@ -46,7 +46,7 @@ impl Data {
         Ok(source.bytes / (sampled as u64 / lines).max(1))
     }
 
-    /// The file, made now if it is not there. `progress` says whether a terminal sees a bar meanwhile.
+    /// Opens the file, made if it is not there. `progress` says whether a terminal sees a bar meanwhile.
     pub fn open(&self, chunk_bytes: usize, progress: bool) -> Result<Source, H2oError> {
         let path = match &self.file {
             Some(path) => path.clone(),
@@ -90,20 +90,19 @@ impl Source {
         })
     }
 
-    /// How many chunks there are.
+    /// Number of chunks.
     pub fn chunks(&self) -> u64 {
         self.bytes.div_ceil(self.chunk.len() as u64)
     }
 
-    /// Begins again. The memory of the chunk stays.
+    /// Starts again from the beginning. The chunk's memory stays.
     pub fn rewind(&mut self) -> Result<(), H2oError> {
         self.read_bytes = 0;
         let failed = |source| H2oError::Read { path: self.path.clone(), source };
         self.file.rewind().map_err(failed)
     }
 
-    /// Makes the kernel forget what it has cached of the file, as far as it can; what was not yet on the disk is written
-    /// there first.
+    /// Makes the kernel forget the file's cached pages, as far as it can; unwritten pages are written first.
     pub fn forget(&self) -> Result<(), H2oError> {
         let failed = |source| H2oError::Read { path: self.path.clone(), source };
         self.file.sync_all().map_err(failed)?;
@@ -111,7 +110,7 @@ impl Source {
             .map_err(|errno| failed(errno.into()))
     }
 
-    /// Reads the next chunk, full unless the file ends; how much of it. Zero: there is no more.
+    /// Reads the next chunk, full unless the file ends; returns its size. Zero at the end.
     pub fn read(&mut self) -> Result<usize, H2oError> {
         let mut filled = 0;
         while filled < self.chunk.len() {
@@ -126,7 +125,7 @@ impl Source {
         Ok(filled)
     }
 
-    /// Whether what `read` gave was the last of the file, or what is left of one that was cut off meanwhile.
+    /// Whether the last `read` reached the end of the file, or of one that was truncated meanwhile.
     pub fn is_over(&self, filled: usize) -> bool {
         filled < self.chunk.len() || self.read_bytes >= self.bytes
     }

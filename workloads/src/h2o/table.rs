@@ -1,6 +1,6 @@
-//! What is learned from: of each flight the outcome and nine predictors, in 19 bytes, so that 152 million flights take
-//! 2.9 GB. Yields a table from parsed chunks; flights in which one of these is missing are left out and counted. More flights
-//! than there is memory for are refused before any is read.
+//! Training data: the outcome and nine predictors of each flight, in 19 bytes, so that 152 million flights
+//! take 2.9 GB. Yields a table from parsed chunks; flights that lack one of these are left out and counted.
+//! If the flights would not fit into memory, it fails before reading any.
 
 use super::{
     columns::{Columns, Levels, MISSING, MISSING_LEVEL},
@@ -21,38 +21,37 @@ use crate::{
 
 /// Predictors that are quantities: columns of the schema, in this order.
 pub const NUMBERS: [usize; 3] = [YEAR, SCHEDULED, DISTANCE];
-/// Predictors of which each value stands for itself.
+/// Categorical predictors, in this order.
 pub const LEVELS: [usize; 6] = [MONTH, DAY, WEEKDAY, CARRIER, ORIGIN, DESTINATION];
-/// How many of those are numbers in the file, with the most that each can be.
+/// Largest value of each of them that is a number in the file.
 const CALENDAR: [i32; 3] = [12, 31, 7];
-/// Parts of the file that are parsed at once.
+/// Bytes of the file parsed at once.
 const CHUNK_BYTES: usize = 4 << 20;
-/// A flight in all columns.
+/// Memory of a flight in all columns, bytes.
 const FLIGHT_BYTES: u64 = 19;
-/// What reading takes beside them: a chunk as text, and its rows as columns of four bytes.
+/// Memory for reading: a chunk as text, and its rows as columns of four bytes.
 const READING_BYTES: u64 = 16 << 20;
-/// Where there are more flights than were expected, room is made for one more in so many.
+/// With more flights than expected, memory grows by one part in so many.
 const GROWTH: usize = 16;
 
-/// The flights.
+/// Columns of all flights.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// 1 if it left late, else 0.
+    /// Outcome: 1 if the flight left late, else 0.
     pub late: Vec<u8>,
-    /// Of [`NUMBERS`]; the scheduled time as minutes since midnight.
+    /// Columns of [`NUMBERS`]; the scheduled time as minutes since midnight.
     pub numbers: [Vec<u16>; 3],
-    /// Of [`LEVELS`]: the day of the month itself, codes of the airports.
+    /// Columns of [`LEVELS`]: calendar numbers as they are, others as codes.
     pub levels: [Vec<u16>; 6],
-    /// What the codes stand for; the calendar's for themselves.
+    /// Names of the codes; calendar numbers name themselves.
     pub names: [Vec<String>; 6],
-    /// Flights that lack something.
+    /// Number of flights that lack a value.
     pub left_out: u64,
     pub bad: Bad,
 }
 
 impl Table {
-    /// Reads all flights of `data`, as requests `load` with the phases of `parse`. What learns from them will take
-    /// `beside_bytes`.
+    /// Reads all flights of `data`, as requests `load` with `parse`'s phases. Training takes `beside_bytes`.
     pub fn load(data: &Data, beside_bytes: u64, progress: bool) -> Result<Self, H2oError> {
         let flights = data.flights()?;
         check_room(flights, READING_BYTES.saturating_add(beside_bytes))?;
@@ -78,7 +77,7 @@ impl Table {
         self.late.len()
     }
 
-    /// Room for so many more flights, and no more. What was promised is not taken before it is written to.
+    /// Reserves memory for exactly `flights` more flights. It is not used before it is written to.
     fn reserve(&mut self, flights: usize) -> Result<(), H2oError> {
         let reserved = memory::reserve(&mut self.late, flights);
         let mut columns = self.numbers.iter_mut().chain(&mut self.levels);
@@ -87,8 +86,8 @@ impl Table {
         reserved.map_err(|error| no_room(flights as u64, error))
     }
 
-    /// The same, where they have none: the lines of a file may be shorter than its first ones. Vectors that grow by
-    /// themselves would ask for twice of what there is, and end the process where they do not get it.
+    /// Reserves only if memory is short: later lines of a file may be shorter than its first ones. Vectors
+    /// that grow by themselves would ask for twice their size, and end the process if refused.
     fn make_room(&mut self, flights: usize) -> Result<(), H2oError> {
         if self.late.capacity() - self.late.len() >= flights {
             return Ok(());
@@ -136,7 +135,7 @@ impl Table {
         self.bad = parser.bad;
     }
 
-    /// Of all values: equal for two tables from which the same is learned.
+    /// Digest of all values: equal for two tables with the same data.
     pub fn digest(&self) -> Digest {
         let mut digest = Digest::default();
         digest.bytes(&self.late);
@@ -161,7 +160,7 @@ impl Table {
     }
 }
 
-/// Whether so many flights have room, and so much beside them.
+/// Checks that `flights` flights fit into memory, with `beside_bytes` beside them.
 fn check_room(flights: u64, beside_bytes: u64) -> Result<(), H2oError> {
     let needed_bytes = flights.saturating_mul(FLIGHT_BYTES).saturating_add(beside_bytes);
     memory::check(needed_bytes).map_err(|error| no_room(flights, error))

@@ -1,7 +1,7 @@
-//! All cores at one matrix: its rows are cut into one block per thread, and block i is always thread i's, as with
-//! OpenMP's static schedule. So weights stay in the caches (and on the node) of the thread that uses them, results do not
-//! depend on who was faster, and a thread that gets no CPU makes all others wait, as in the studies. The calling thread is
-//! one of the team.
+//! Splits a matrix over all cores: its rows form one block per thread, and block i always belongs to thread
+//! i, as with OpenMP's static schedule. So weights stay in the caches (and on the node) of the thread that
+//! uses them, results do not depend on thread speed, and a thread that gets no CPU makes all others wait, as
+//! in the studies. The calling thread is one of the team.
 //!
 //! rayon keeps the threads; its work stealing is not used.
 
@@ -11,13 +11,13 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::error::H2oError;
 
-/// The threads.
+/// A team of threads.
 pub struct Team {
     pool: ThreadPool,
 }
 
 impl Team {
-    /// `threads` of them, the caller included.
+    /// A team of `threads` threads, the caller included.
     pub fn new(threads: u32) -> Result<Self, H2oError> {
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads as usize)
@@ -28,8 +28,9 @@ impl Team {
         Ok(Self { pool })
     }
 
-    /// Runs `work` once for each block of `matrix`, whose rows have `width` values: with the number of the block's first
-    /// row, and the block. Blocks differ by one row at most; with fewer rows than threads some threads have none.
+    /// Runs `work` for each block of `matrix`, whose rows have `width` values: with the index of the block's
+    /// first row, and the block. Blocks differ by at most one row; with fewer rows than threads some get
+    /// none.
     pub fn rows<T: Send>(&self, matrix: &mut [T], width: usize, work: impl Fn(usize, &mut [T]) + Sync) {
         let threads = self.pool.current_num_threads();
         let rows = matrix.len() / width.max(1);
@@ -41,7 +42,7 @@ impl Team {
             blocks.push(Mutex::new((first, block)));
             rest = behind;
         }
-        // Each thread locks its own block and nobody else's: the locks only prove that to the compiler.
+        // Each thread locks only its own block: the locks only prove that to the compiler.
         self.pool.broadcast(|context| {
             let mut block = blocks[context.index()].lock().unwrap_or_else(PoisonError::into_inner);
             let (first, block) = &mut *block;
@@ -66,7 +67,7 @@ mod tests {
     #[case(3, 2)]
     #[case(4, 0)]
     fn every_row_is_done_once(#[case] threads: u32, #[case] rows: usize) {
-        // On a thread of its own, because a team's caller belongs to it for good.
+        // On a separate thread, because a team's caller belongs to it for good.
         let found = thread::spawn(move || {
             let mut matrix = vec![0; rows * 3];
             Team::new(threads).unwrap().rows(&mut matrix, 3, |first, block| {

@@ -1,9 +1,10 @@
-//! When requests arrive in the Server scenario: a Poisson process, drawn from the seed alone. Yields offsets from the
-//! start. It knows no clock, so that nothing which happens while requests run can move an arrival.
+//! Arrival times of the Server scenario: a Poisson process, drawn from the seed alone. Yields offsets from
+//! the start. It knows no clock, so nothing that happens while requests run can move an arrival.
 //!
-//! Gaps are drawn as von Neumann did it ("Various techniques used in connection with random digits", 1951): by comparing
-//! uniform numbers, without a logarithm, whose last bit depends on the C library. About 4.3 numbers per gap. The same
-//! seed gives the same gaps in units of their mean at every rate, so a search for a rate compares like with like.
+//! Gaps are drawn as von Neumann did it ("Various techniques used in connection with random digits", 1951):
+//! by comparing uniform numbers, without a logarithm, whose last bit depends on the C library. About 4.3
+//! numbers per gap. The same seed gives the same gaps in units of their mean at every rate, so a search for a
+//! rate compares like with like.
 
 use crate::data::random::Random;
 
@@ -37,8 +38,8 @@ impl Iterator for Arrivals {
     }
 }
 
-/// Exponentially distributed with mean 1. A descending run of uniform numbers that begins with x has an odd length with
-/// probability exp(-x): then x is the part behind the point. A run of even length adds one to the part before it.
+/// Exponential with mean 1. A descending run of uniform numbers that begins with x has an odd length with
+/// probability exp(-x): then x is the fractional part. A run of even length adds one to the whole part.
 fn exponential(random: &mut Random) -> f64 {
     for whole in 0_u32.. {
         let first = random.u64();
@@ -70,9 +71,9 @@ mod tests {
         arrivals.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
     }
 
-    /// Kolmogorov and Smirnov: the largest distance between the distribution of `values` and the one named by `cdf`, times
-    /// the square root of how many there are. Above 1.628 in one of 100 samples that do follow it, above 1.949 in one of
-    /// 1,000 (Smirnov's table).
+    /// Kolmogorov and Smirnov: the largest distance between the distribution of `values` and the one named by
+    /// `cdf`, times the square root of how many there are. Above 1.628 in one of 100 samples that do follow
+    /// it, above 1.949 in one of 1,000 (Smirnov's table).
     fn distance(mut values: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
         values.sort_by(f64::total_cmp);
         let n = values.len() as f64;
@@ -100,7 +101,7 @@ mod tests {
         assert!(distance(faster, |ns| 1.0 - (-ns / 1e8).exp()) > 1.949, "5 % off the rate");
     }
 
-    /// In a Poisson process arrivals lie uniformly in any interval, and counts of intervals have a variance like their mean.
+    /// In a Poisson process arrivals are uniform in any interval, and counts have a variance like their mean.
     #[test]
     fn arrivals_are_a_poisson_process() {
         let arrivals: Vec<f64> =

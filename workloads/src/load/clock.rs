@@ -1,5 +1,5 @@
-//! The clock that requests are timed by: the kernel's, or in tests one that only moves when told. Yields nanoseconds of
-//! `CLOCK_MONOTONIC`, which is also the marker's clock for scheduled arrivals.
+//! The clock that requests are timed by: the kernel's, or in tests one that only moves when told. Yields
+//! nanoseconds of `CLOCK_MONOTONIC`, which is also the marker's clock for scheduled arrivals.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use nix::{
 
 use crate::stall::machine::clock;
 
-/// What a run needs of time.
+/// Clock of a run.
 pub trait Clock: Sync {
     fn now_ns(&self) -> u64;
     /// Returns at `ns` or later; at once when that has passed.
@@ -30,16 +30,16 @@ impl Clock for Monotonic {
 
     fn sleep_until(&self, ns: u64) {
         let until = TimeSpec::from_duration(Duration::from_nanos(ns));
-        // A signal ends the sleep early; until is a point in time, so sleeping again loses nothing. No other error is
-        // possible with this clock and a time in nanoseconds.
+        // A signal ends the sleep early; until is a point in time, so sleeping again loses nothing. No other
+        // error is possible with this clock and a time in nanoseconds.
         while clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &until)
             == Err(nix::errno::Errno::EINTR)
         {}
     }
 
     fn be_precise(&self) {
-        // Otherwise the kernel may wake a sleeper 50 us late to save energy, and every arrival would wait for that. Where
-        // it is refused, arrivals do wait, and the queue shows it.
+        // Otherwise the kernel may wake a sleeper 50 us late to save energy, and every arrival would wait for
+        // that. Where it is refused, arrivals do wait, and the queue shows it.
         let _ = prctl::set_timerslack(1);
     }
 }
@@ -50,7 +50,7 @@ pub(super) mod virtual_clock {
 
     use super::Clock;
 
-    /// Moves by sleeps, by work that says how long it takes, and by `reading_ns` whenever somebody looks at it.
+    /// Moves by sleeps, by work that says how long it takes, and by `reading_ns` at each reading.
     #[derive(Debug, Default)]
     pub(in crate::load) struct Virtual {
         pub(in crate::load) now_ns: AtomicU64,

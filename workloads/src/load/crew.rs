@@ -1,9 +1,10 @@
-//! The workers: threads that take requests and run them, each with a workload of its own. Yields what was measured. The
-//! first worker is the calling thread, so that a run with one worker starts no thread at all.
+//! The workers: threads that take requests and run them, each with a workload of its own. Yields
+//! measurements. The first worker is the calling thread, so a run with one worker starts no thread.
 //!
-//! An open loop needs no thread that issues: every arrival is known before the run. A worker takes the next one, sleeps
-//! until its time or begins at once if that has passed, and its latency counts from that time. So a slow request delays the
-//! requests behind it, and is seen in them, but never their arrivals; and no thread runs beside the observed ones.
+//! An open loop needs no thread that issues: every arrival is known before the run. A worker takes the next
+//! one, sleeps until its time or begins at once if that has passed, and its latency counts from that time. So
+//! a slow request delays the requests behind it and shows in their latency, but never delays their arrivals;
+//! and no thread runs beside the observed ones.
 
 use std::{
     sync::{
@@ -33,11 +34,11 @@ use crate::{
 /// One series of requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Course {
-    /// Of the requests, for the marker.
+    /// Name of the requests, for the marker.
     pub(super) name: &'static str,
     /// Arrivals per second; none in a closed loop.
     pub(super) qps: Option<f64>,
-    /// With more late requests the series ends before its time.
+    /// Number of late requests beyond which the series ends early.
     pub(super) late_at_most: Option<u64>,
 }
 
@@ -47,13 +48,13 @@ impl Course {
         Self { name: "request", qps, late_at_most: None }
     }
 
-    /// Requests that statistics leave out.
+    /// A series that statistics leave out.
     pub(super) fn trial(qps: Option<f64>, late_at_most: Option<u64>) -> Self {
         Self { name: WARMUP, qps, late_at_most }
     }
 }
 
-/// Workers that are warm.
+/// Warmed-up workers.
 pub struct Crew<'run, W> {
     clock: &'run dyn Clock,
     first: &'run mut W,
@@ -91,7 +92,7 @@ pub(super) fn with_crew<W: Workload, T>(
                     Ok(workload) => workload,
                     Err(error) => return drop(report.send(Err(error))),
                 };
-                // The empty result says that it is warm. Both ends of a channel are gone only when the run is.
+                // The empty result says that it is warm. Both ends of a channel are gone only after the run.
                 let mut result = Ok(Vec::new());
                 while report.send(result).is_ok() {
                     let Ok(job) = taken.recv() else { return };
@@ -123,7 +124,7 @@ fn prepare<W: Workload>(
 }
 
 fn warm_up<W: Workload>(plan: &Plan, clock: &dyn Clock, workload: &mut W) -> Result<(), Error> {
-    // Before anything is scheduled, and where there is no warm-up too.
+    // Before anything is scheduled, and also without a warm-up.
     started::tell();
     if plan.scenario == Scenario::Server {
         clock.be_precise();
@@ -160,11 +161,11 @@ impl<W: Workload> Crew<'_, W> {
         Ok(Measured { full: job.dispenser.is_full(), ..measured })
     }
 
-    /// What the other workers have to say, each once; the first error if there is one.
+    /// Collects each other worker's result, or the first error.
     fn collect(&mut self) -> Result<Vec<Record>, Error> {
         let mut all = Vec::new();
         for other in &self.others {
-            // Without a word it panicked; the scope passes that on once all threads have ended.
+            // A worker without a word panicked; the scope passes that on once all threads have ended.
             let said = other.done.recv().map_err(|_| LoadError::WorkerGone)?;
             all.extend(said?);
         }
@@ -172,7 +173,7 @@ impl<W: Workload> Crew<'_, W> {
     }
 }
 
-/// Ends the series for all workers when one of them panics: the others would otherwise run the rest of it first.
+/// Ends the series for all workers when one panics: the others would otherwise finish it first.
 struct EndsWithPanic<'a>(&'a Dispenser);
 
 impl Drop for EndsWithPanic<'_> {
@@ -203,8 +204,7 @@ fn serve<W: Workload>(workload: &mut W, clock: &dyn Clock, job: &Job) -> Result<
     Ok(records)
 }
 
-/// Runs one request. Its first phase begins with it, its last one ends with it, and nothing lies between two: whoever takes the
-/// CPU at a boundary does it in a phase.
+/// Runs one request. Its phases cover it without gaps: a preemption at a boundary falls into a phase.
 fn one<W: Workload>(
     workload: &mut W,
     clock: &dyn Clock,

@@ -1,4 +1,4 @@
-//! Workers that fail or panic: the run ends, says why, and nobody goes on or waits.
+//! Workers that fail or panic: the run ends, says why, and no worker goes on or waits.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,7 +13,7 @@ use crate::{
     load::{Plan, Workload, clock::Monotonic, error::LoadError, run, scenario::Scenario, tests::plan},
 };
 
-/// Fails, or panics, in one request.
+/// A workload that fails, or panics, in one request.
 struct Breaks {
     at: u64,
     panics: bool,
@@ -46,7 +46,7 @@ fn a_worker_that_fails_ends_the_run() {
         run(plan, &Monotonic, &mut Breaks { at: first, panics: false }, &another).map(drop)
     };
     assert!(attempt(&plan, never, never, false).is_ok());
-    // Whoever draws number 5000 fails.
+    // The worker that draws number 5000 fails.
     assert!(matches!(attempt(&plan, 5000, 5000, false), Err(Error::Load(LoadError::NoRate))));
     let warm = Plan { warmup: 3, ..plan.clone() };
     assert!(matches!(attempt(&warm, never, 1, false), Err(Error::Load(LoadError::NoRate))));
@@ -63,7 +63,7 @@ fn a_worker_that_fails_ends_the_run() {
     assert!(panicked.is_err(), "a panic comes through, and nobody waits for its thread");
 }
 
-/// The first worker counts its requests, a thousand per second from the moment on when the other has panicked.
+/// The first worker counts its requests, a thousand per second once the other has panicked.
 struct Panics<'a> {
     is_first: bool,
     has_panicked: &'a AtomicBool,

@@ -1,5 +1,5 @@
-//! Hands out the requests of a run, one by one and to whichever worker asks first. Yields numbers and scheduled times. It
-//! never looks at how long a request took: in an open loop the next arrival is the schedule's, whatever happens.
+//! Hands out the requests of a run, one by one, to the worker that asks first. Yields numbers and scheduled
+//! times. How long requests take does not matter: in an open loop the schedule decides arrivals.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -12,7 +12,7 @@ use super::{MOST_REQUESTS, Plan, arrivals::Arrivals, clock::Clock, scenario::Sce
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     pub(super) number: u64,
-    /// When it arrives, on the clock of the run; none in a closed loop.
+    /// Arrival time on the clock of the run; none in a closed loop.
     pub(super) scheduled_ns: Option<u64>,
 }
 
@@ -21,11 +21,11 @@ pub(super) struct Ticket {
 pub(super) struct Dispenser {
     requests: u64,
     duration_ns: u64,
-    /// There are no more than these.
+    /// Upper limit of the number of requests.
     most: u64,
     full: AtomicBool,
     state: Mutex<State>,
-    /// More late requests than this settle the matter: the rest need not run.
+    /// Number of late requests beyond which the result is settled: the rest need not run.
     late_at_most: Option<u64>,
     late: AtomicU64,
     stopped: AtomicBool,
@@ -33,11 +33,11 @@ pub(super) struct Dispenser {
 
 #[derive(Debug)]
 struct State {
-    /// When the first worker asked for its first request.
+    /// Time when the first worker asked for its first request.
     start_ns: Option<u64>,
     number: u64,
     arrivals: Option<Arrivals>,
-    /// From the start to the arrival that was handed out last; in a closed loop to when it was.
+    /// Offset from the start to the last arrival handed out; in a closed loop to the time of handing out.
     last_ns: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Dispenser {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now_ns = clock.now_ns();
         let start_ns = *state.start_ns.get_or_insert(now_ns);
-        // As LoadGen ends: the last request is the first one that begins when the duration has passed.
+        // LoadGen's rule: the last request is the first one that begins once the duration has passed.
         if state.number >= self.requests && state.last_ns.unwrap_or(0) >= self.duration_ns {
             return None;
         }
@@ -83,12 +83,12 @@ impl Dispenser {
         Some(Ticket { number, scheduled_ns })
     }
 
-    /// Nobody gets another one.
+    /// Hands out no more requests.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Relaxed);
     }
 
-    /// One more request took longer than its target.
+    /// Counts one more request that exceeded its target latency.
     pub(super) fn late(&self) {
         let late = self.late.fetch_add(1, Relaxed) + 1;
         if self.late_at_most.is_some_and(|most| late > most) {
@@ -96,31 +96,31 @@ impl Dispenser {
         }
     }
 
-    /// Whether it was stopped before the last one.
+    /// Whether it was stopped early.
     pub(super) fn was_stopped(&self) -> bool {
         self.stopped.load(Relaxed)
     }
 
-    /// Whether it ended because there would be more requests than are kept.
+    /// Whether it ended because more requests would exceed the number that is kept.
     pub(super) fn is_full(&self) -> bool {
         self.full.load(Relaxed)
     }
 
-    /// When the first request was asked for.
+    /// Time when the first request was asked for.
     pub(super) fn start_ns(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).start_ns.unwrap_or(0)
     }
 }
 
-/// How many requests `plan` makes at `qps` arrivals per second: as `take` counts them.
+/// Number of requests that `plan` makes at `qps` arrivals per second, as `take` counts them.
 pub(super) fn arrivals_of(plan: &Plan, qps: f64) -> u64 {
     let before = Arrivals::new(plan.seed, qps).take_while(|offset_ns| *offset_ns < plan.duration_ns);
     let until_then = if plan.duration_ns == 0 { 0 } else { before.count() as u64 + 1 };
     plan.requests.max(until_then)
 }
 
-/// How many requests a bar is for, about: in a closed loop nobody knows what a duration makes, and drawing all arrivals of a
-/// long one ahead would take seconds.
+/// Approximate number of requests for a bar: in a closed loop the number that a duration makes is unknown,
+/// and drawing all arrivals of a long one ahead would take seconds.
 pub(super) fn expected(plan: &Plan, qps: Option<f64>) -> u64 {
     debug_assert!(qps.is_none() || plan.scenario == Scenario::Server);
     let until_then = qps.map_or(0.0, |qps| qps * plan.duration_ns as f64 / 1e9);

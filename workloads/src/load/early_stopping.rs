@@ -1,16 +1,16 @@
-//! MLPerf's early stopping: how many of `n` requests may exceed a bound, so that with 99 % confidence no more than the
-//! allowed share of all possible requests does. Yields counts and, for streams, an upper estimate of a percentile.
+//! MLPerf's early stopping: how many of `n` requests may exceed a bound, so that with 99 % confidence at most
+//! the allowed share of all possible ones does. Yields counts and, for streams, an upper percentile estimate.
 //!
-//! `late` late ones of `n` prove it when P(at most `late` of `n`, each late with probability 1 - p) <= 1 %. LoadGen asks the
-//! same of the incomplete beta function, for how many punctual requests beside `late` late ones are enough
-//! (inference_rules.adoc, appendix "Early Stopping Criterion"; loadgen/early_stopping.cc). Here `n` is fixed and the
-//! binomial terms are added up: a logarithm per term, 20 ns, and the answer has few terms.
+//! `late` late requests of `n` prove it when P(at most `late` of `n`, each late with probability 1 - p) <= 1
+//! %. LoadGen asks the same of the incomplete beta function: how many punctual requests beside `late` late
+//! ones suffice (inference_rules.adoc, appendix "Early Stopping Criterion"; loadgen/early_stopping.cc). Here
+//! `n` is fixed and the binomial terms are added up: a logarithm per term, 20 ns, and few terms.
 
-/// What is left of doubt: 1 - the confidence of 99 %.
+/// Remaining doubt: 1 - the confidence of 99 %.
 const DOUBT: f64 = 0.01;
 
-/// The most late requests among `n` that still prove that `percent` of all would be in time. None where `n` are too few
-/// to prove anything.
+/// The most late requests among `n` that still prove that `percent` of all would be in time. None where `n`
+/// are too few to prove anything.
 pub fn most_late(n: u64, percent: f64) -> Option<u64> {
     terms(n, percent)
         .scan(0.0, |sum, term| {
@@ -22,7 +22,7 @@ pub fn most_late(n: u64, percent: f64) -> Option<u64> {
         .last()
 }
 
-/// How many requests prove it when `late` of them were late.
+/// Number of requests that prove it when `late` of them were late.
 pub fn needed(late: u64, percent: f64) -> u64 {
     let proves = |n: u64| n > late && doubt(n, late, percent) <= DOUBT;
     let mut enough = late.max(1);
@@ -37,16 +37,16 @@ pub fn needed(late: u64, percent: f64) -> u64 {
     enough
 }
 
-/// A bound that the percentile of all possible requests does not exceed, with 99 % confidence.
+/// Upper bound of the percentile of all possible requests, with 99 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     pub latency_ns: u64,
-    /// Requests slower than that, which were set aside.
+    /// Number of slower requests, which were set aside.
     pub discarded: u64,
 }
 
-/// The estimate of LoadGen's streams from latencies in ascending order: the largest that is left after all but one of
-/// those that may be late. None for fewer requests than one late one needs.
+/// LoadGen's estimate for streams, from ascending latencies: the largest that is left after setting aside all
+/// but one of those that may be late. None if there are too few requests for one late one.
 pub fn estimate(ascending: &[u64], percent: f64) -> Option<Estimate> {
     let late = most_late(ascending.len() as u64, percent).filter(|late| *late >= 1)?;
     let latency_ns = *ascending.get(ascending.len() - late as usize)?;
@@ -58,8 +58,8 @@ fn doubt(n: u64, late: u64, percent: f64) -> f64 {
     terms(n, percent).take(late as usize + 1).sum()
 }
 
-/// P(exactly k of `n` are late) for k = 0, 1, ... `n`. By logarithms: the first is 1e-317 at n = 6,930 and p = 90 %, and
-/// below that no number at all.
+/// P(exactly k of `n` are late) for k = 0, 1, ... `n`. By logarithms: the first term is 1e-317 at n = 6,930
+/// and p = 90 %, and beyond that f64 cannot hold it.
 fn terms(n: u64, percent: f64) -> impl Iterator<Item = f64> {
     let punctual = percent / 100.0;
     let odds = ((1.0 - punctual) / punctual).ln();
@@ -78,8 +78,8 @@ mod tests {
 
     use super::{Estimate, doubt, estimate, most_late, needed};
 
-    /// From scipy 1.x: the smallest n with `scipy.stats.binom.cdf(late, n, 1 - p) <= 0.01`. Those for 0 and 1 late ones are
-    /// also MLPerf's own: 64 requests for SingleStream, 662 for MultiStream.
+    /// Values from scipy 1.x: the smallest n with `scipy.stats.binom.cdf(late, n, 1 - p) <= 0.01`. Those for
+    /// 0 and 1 late requests are also MLPerf's own: 64 requests for SingleStream, 662 for MultiStream.
     #[rstest]
     #[case(90.0, &[(0, 44), (1, 64), (2, 81), (5, 127), (10, 197), (100, 1246), (1000, 10722)])]
     #[case(95.0, &[(0, 90), (1, 130), (2, 165), (5, 259), (10, 398), (100, 2504), (1000, 21483)])]

@@ -1,4 +1,4 @@
-//! What can be wrong with how requests shall arrive, with the hint at what to do next.
+//! Errors in how requests shall arrive, each with the hint at what to do next.
 
 use std::{io, path::PathBuf};
 
@@ -29,7 +29,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// The next action for whoever reads the error.
+    /// The next action for the reader of the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NoRate => {

@@ -1,6 +1,6 @@
-//! HDR histograms of latencies: as files for HdrHistogram's own tools, and as text in the description of the workload, from
-//! where guestscope puts them into the run's folder. Corrected for nothing: latencies count from the schedule, so none are
-//! missing that a correction for coordinated omission would have to invent.
+//! HDR histograms of latencies: as files for HdrHistogram's own tools, and as text in the workload's
+//! description, from which guestscope writes them into the run's folder. No correction for coordinated
+//! omission: latencies count from the schedule, so none are missing.
 
 use std::{
     fmt::Write as _,
@@ -18,12 +18,13 @@ use hdrhistogram::{
 use super::error::LoadError;
 use crate::data::partial::Partial;
 
-/// Bounds as in the agent's own histograms, so that both can be added up: 1 ns to a day, 3 significant digits. The lowest is the
-/// unit below 2,048 units as well: 1 us, of which HdrHistogram makes 512 ns, left two digits of a latency of 50 us.
+/// Bounds as in the agent's own histograms, so that both can be added up: 1 ns to a day, 3 significant
+/// digits. The lowest is also the unit below 2,048 units: 1 us, of which HdrHistogram makes 512 ns, left two
+/// digits of a latency of 50 us.
 const LOWEST_NS: u64 = 1;
 const HIGHEST_NS: u64 = 86_400_000_000_000;
 const DIGITS: u8 = 3;
-/// Lines of the text form each time that the rest of the requests halves; 5 is what HdrHistogram's tools take.
+/// Lines of the text form each time that the rest of the requests halves; HdrHistogram's tools take 5.
 const TICKS_PER_HALF: u32 = 5;
 
 /// A histogram of nanoseconds.
@@ -31,7 +32,7 @@ const TICKS_PER_HALF: u32 = 5;
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// Longer ones than a day count as a day.
+    /// The histogram of `values_ns`; those above a day count as a day.
     pub fn of(values_ns: &[u64]) -> Self {
         let mut histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS)
             .expect("1 ns to a day in three digits are bounds that the crate documents as valid");
@@ -41,14 +42,14 @@ impl Latencies {
         Self(histogram)
     }
 
-    /// V2 in base64: guestscope makes a file of it.
+    /// V2 encoding in base64: guestscope makes a file of it.
     pub fn base64(&self) -> String {
         // Writing to memory cannot fail, and a histogram of these bounds is far below the format's limits.
         self.v2().map(|bytes| STANDARD.encode(bytes)).unwrap_or_default()
     }
 
-    /// Says before a run whether `path` can be written to: what takes an hour shall not fail at its end. What is there stays;
-    /// a file that was made for this goes again where nothing is written.
+    /// Checks before a run that `path` can be written, so that an hour's run does not fail at its end. An
+    /// existing file stays; a new one is removed again if nothing is written.
     pub fn check(path: &Path) -> Result<Claim, LoadError> {
         let mut options = fs::OpenOptions::new();
         let is_new = options.append(true).create_new(true).open(path).is_ok();
@@ -57,8 +58,7 @@ impl Latencies {
         opened.map(|_| claim).map_err(|source| LoadError::Histogram { path: PathBuf::from(path), source })
     }
 
-    /// Writes it to `path`: a name that ends in `.hgrm` gets the text of percentiles that HdrHistogram's plotter reads, any
-    /// other the V2 encoding.
+    /// Writes it to `path`: if the name ends in `.hgrm`, as HdrHistogram's percentile text, else in V2.
     pub fn write(&self, path: &Path) -> Result<(), LoadError> {
         let is_text = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("hgrm"));
         let bytes = if is_text { Ok(self.text().into_bytes()) } else { self.v2() };
@@ -107,8 +107,8 @@ impl Latencies {
     }
 }
 
-/// Writes a file whole or not at all, so that an older one is not lost to a full disk. What is no file, like a pipe, is written
-/// to; and so is one whose folder takes no other.
+/// Writes a file whole or not at all, so that an older one is not lost to a full disk. Writes in place if it
+/// is no regular file, like a pipe, or its folder takes no other file.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let is_file = fs::symlink_metadata(path).map_or(true, |there| there.is_file());
     match is_file.then(|| Partial::beside(path)) {
@@ -120,18 +120,18 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A file that a histogram will be written to.
+/// A file reserved for a histogram.
 #[derive(Debug)]
 pub struct Claim {
     path: PathBuf,
-    /// Made for it.
+    /// Whether this claim created the file.
     is_new: bool,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         if self.is_new && fs::metadata(&self.path).is_ok_and(|file| file.len() == 0) {
-            // It was a favour; one that cannot be removed is an empty file.
+            // Best effort: one that cannot be removed is an empty file.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -176,7 +176,7 @@ mod tests {
         values
     }
 
-    /// Most that guestscope takes of a description.
+    /// Largest description that guestscope takes.
     const MOST_DESCRIPTION_BYTES: usize = 512 << 10;
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         let mut ns = LOWEST_NS;
         let mut places = 0;
         while ns < HIGHEST_NS {
-            // So that they are as many as there may be, and each count as long as that allows.
+            // As many values as possible, each with the longest possible count.
             latencies.0.record_n(ns, MOST_REQUESTS / 39_000).unwrap();
             ns = latencies.0.next_non_equivalent(ns);
             places += 1;

@@ -1,24 +1,24 @@
-//! What a series of requests measured. Yields latencies, the times of phases and queue, rates, and the hash of all outputs.
-//! It judges nothing: that is `summary`'s.
+//! Measurements of a series of requests. Yields latencies, the times of phases and queue, rates, and the hash
+//! of all outputs. `summary` judges them.
 
 use super::{Plan, peak::Peak};
 use crate::digest::Digest;
 
-/// One request. Times are nanoseconds of the clock of the run.
+/// One request. Times are nanoseconds on the clock of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     pub number: u64,
-    /// When it arrived; in a closed loop when it began.
+    /// Arrival time; in a closed loop the time when it began.
     pub scheduled_ns: u64,
     pub begin_ns: u64,
     pub end_ns: u64,
-    /// They follow each other from begin to end without a gap.
+    /// Durations of the phases, which cover the request from start to end without a gap.
     pub phase_ns: [u64; 3],
     pub outputs: Digest,
 }
 
 impl Record {
-    /// From its arrival to its end. Not from its begin: what waited for its turn was late.
+    /// Latency from arrival to end. Not from the start: waiting for a turn counts.
     pub fn latency_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.scheduled_ns)
     }
@@ -28,21 +28,21 @@ impl Record {
     }
 }
 
-/// A finished series.
+/// Measurements of a finished series.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// By number.
+    /// Records, by request number.
     pub records: Vec<Record>,
     pub start_ns: u64,
-    /// From the start to the end of the last request.
+    /// Time from the start to the end of the last request.
     pub elapsed_ns: u64,
-    /// The rate of its arrivals; none in a closed loop.
+    /// Arrival rate, requests per second; none in a closed loop.
     pub qps: Option<f64>,
-    /// Whether it ended early, because it was plain that too many requests are late.
+    /// Whether it ended early because too many requests were certain to be late.
     pub stopped: bool,
-    /// Whether it ended early, because no more requests are kept.
+    /// Whether it ended early because no more requests are kept.
     pub full: bool,
-    /// The search that came before, if there was one.
+    /// The search before it, if there was one.
     pub peak: Option<Peak>,
 }
 
@@ -53,23 +53,23 @@ impl Measured {
         Self { records, start_ns, elapsed_ns: end_ns - start_ns, qps, stopped, full: false, peak: None }
     }
 
-    /// Of each request, by number.
+    /// Latency of each request, by number.
     pub fn latencies_ns(&self) -> Vec<u64> {
         self.records.iter().map(Record::latency_ns).collect()
     }
 
-    /// From the arrival of each request to its begin.
+    /// Queue time of each request: from its arrival to its start.
     pub fn queues_ns(&self) -> Vec<u64> {
         self.records.iter().map(Record::queue_ns).collect()
     }
 
-    /// Of each request in the phase of this place.
+    /// Duration of phase `place` in each request.
     pub fn phases_ns(&self, place: usize) -> Vec<u64> {
         self.records.iter().map(|record| record.phase_ns[place]).collect()
     }
 
-    /// Of requests in the order of their numbers, whichever worker ran them: of all where `plan` says how many there are. Where
-    /// speed decides that (a closed loop that lasts, a rate that is looked for), of as many as it asks for at least.
+    /// Hash of outputs by request number, whichever worker ran them: of all if `plan` fixes their number. If
+    /// speed decides it (a closed loop with a duration, a rate search), of the minimum that `plan` asks for.
     pub fn outputs(&self, plan: &Plan) -> Digest {
         let most = if plan.is_of_speed() { plan.requests } else { u64::MAX };
         let mut all = Digest::default();

@@ -1,9 +1,9 @@
-//! How requests arrive, and how each is measured: MLPerf's four scenarios for anything that is a [`Workload`]. Yields
-//! latencies, phase times and the hash of the outputs; marks every request and its phases for guestscope. It does not
-//! know what a request computes.
+//! How requests arrive, and how each is measured: MLPerf's four scenarios for anything that is a
+//! [`Workload`]. Yields latencies, phase times and the hash of the outputs; marks every request and its
+//! phases for guestscope. It does not know what a request computes.
 //!
-//! `scenario` and `arrivals` say when requests arrive, `dispenser` hands them out, `crew` runs them, `measured` and
-//! `summary` say what came of it (`early_stopping` with how much confidence), `peak` looks for the highest rate.
+//! `scenario` and `arrivals` say when requests arrive, `dispenser` hands them out, `crew` runs them,
+//! `measured` and `summary` hold results (`early_stopping` their confidence), `peak` finds the highest rate.
 
 pub mod arrivals;
 pub mod clock;
@@ -24,18 +24,18 @@ use self::{clock::Clock, scenario::Scenario};
 pub use self::{crew::Crew, measured::Measured};
 use crate::{digest::Digest, error::Error};
 
-/// The phases of a request, in order; their names are those of the studies.
+/// Phases of a request, in order; the names are those of the studies.
 pub const PHASES: [&str; 3] = ["preprocess", "inference", "postprocess"];
 
-/// Most requests of a run: each is kept until the end, in 72 bytes, and then copied and sorted, so that these take 1 GB. A
-/// run that lasts and comes to so many ends there, and says so.
+/// Most requests of a run: each is kept until the end, in 72 bytes, and then copied and sorted, so that these
+/// take 1 GB. A run with a duration that reaches so many ends there, and says so.
 pub const MOST_REQUESTS: u64 = 10_000_000;
 
-/// What a request computes, in three steps.
+/// Computation of a request, in three steps.
 pub trait Workload {
-    /// What `preprocess` hands to `infer`.
+    /// Result of `preprocess`, input of `infer`.
     type Input;
-    /// What `infer` hands to `postprocess`.
+    /// Result of `infer`, input of `postprocess`.
     type Output;
 
     fn preprocess(&mut self, request: u64) -> Result<Self::Input, Error>;
@@ -44,26 +44,25 @@ pub trait Workload {
     fn postprocess(&mut self, output: Self::Output, outputs: &mut Digest) -> Result<(), Error>;
 }
 
-/// How many requests and when. Requests are numbered from 0; warm-up requests are numbered from 0 as well.
+/// Number of requests and their timing. Numbers begin at 0, for warm-up requests as well.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub scenario: Scenario,
-    /// At least so many.
+    /// Minimum number of requests.
     pub requests: u64,
-    /// For at least so long, ns: until then requests are begun (Server: arrive). 0: as `requests` says.
+    /// Minimum duration, ns: until then requests are begun (Server: arrive). 0: `requests` alone decides.
     pub duration_ns: u64,
-    /// Of each worker.
+    /// Warm-up requests of each worker.
     pub warmup: u64,
     /// Threads that take requests, each with a workload of its own.
     pub workers: u32,
-    /// Arrivals per second; only of Server. The rate to begin with where a peak is looked for, none: half of what the
-    /// workers can do.
+    /// Arrivals per second, only for Server; a peak search begins there, or at half the workers' capacity.
     pub qps: Option<f64>,
-    /// What requests are judged by.
+    /// Latency target by which requests are judged.
     pub target: Target,
-    /// Look for the highest rate that holds the target, and measure that.
+    /// Search for the highest rate that holds the target, and measure that.
     pub find_peak: bool,
-    /// Decides arrivals.
+    /// Seed of the arrivals.
     pub seed: u64,
     /// Whether a terminal sees a bar; not where guestscope draws one of its own.
     pub progress: bool,
@@ -72,34 +71,34 @@ pub struct Plan {
 /// `percentile` of all requests shall take at most `latency_ns` (only Server has such a bound).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    /// Between 50 and 99.99.
+    /// From 50 to 99.99.
     pub percentile: f64,
     pub latency_ns: u64,
 }
 
 impl Plan {
-    /// Whether speed decides how many requests there are: a closed loop that lasts, or a rate that is looked for.
+    /// Whether speed decides the number of requests: a closed loop with a duration, or a search for a rate.
     pub fn is_of_speed(&self) -> bool {
         self.find_peak || self.scenario != Scenario::Server && self.duration_ns > 0
     }
 
-    /// Adds what was asked for, as far as it decides what is computed, to the hash of a workload. Not the workers (how many
-    /// compute it is the platform's matter) and not what judges it, unless that decides the rate.
+    /// Adds to a workload's hash the settings that decide what is computed. Not the workers (their number is
+    /// the platform's matter) and not the target, unless that decides the rate.
     pub fn describe(&self, hash: &mut Digest) {
         hash.text(self.scenario.name()).u64(self.requests).u64(self.duration_ns);
         hash.u64(self.qps.unwrap_or_default().to_bits()).u64(u64::from(self.find_peak));
         if self.scenario == Scenario::Server {
             hash.u64(self.seed);
         }
-        // There the bound decides the rate, and so what is measured.
+        // In a search the bound decides the rate, and so what is measured.
         if self.find_peak {
             hash.u64(self.target.percentile.to_bits()).u64(self.target.latency_ns);
         }
     }
 }
 
-/// Runs `plan`: the warm-up, the search for a peak if there is to be one, then the measured requests. The calling thread is
-/// the first worker, with `first`; the others make their workloads by `another`.
+/// Runs `plan`: the warm-up, the search for a peak if asked for, then the measured requests. The calling
+/// thread is the first worker, with `first`; the others make their workloads with `another`.
 pub fn run<W: Workload>(
     plan: &Plan,
     clock: &dyn Clock,
@@ -114,8 +113,8 @@ pub fn run<W: Workload>(
     })
 }
 
-/// The `percent`-th percentile by nearest rank: the smallest value that at least so many percent do not exceed.
-/// Zero when there is none.
+/// The `percent`-th percentile by nearest rank: the smallest value that at least so many percent do not
+/// exceed. Zero without values.
 pub fn percentile(values: &[u64], percent: f64) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

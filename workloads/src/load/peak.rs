@@ -1,9 +1,9 @@
 //! The highest rate of arrivals that holds the latency bound. Yields that rate and every trial on the way.
 //!
-//! A rate holds it when its trial would be a valid Server result: the percentile below the bound, and few enough late
-//! requests to prove it with 99 % confidence. All trials have the arrivals of one seed at different speeds. A trial ends
-//! early once too many requests are late for any ending to help. Trials are marked as warm-up; the peak is then measured.
-//! The rate that the search ends at lies where chance decides, so that it has to hold twice.
+//! A rate holds it when its trial would be a valid Server result: the percentile below the bound, and few
+//! enough late requests to prove it with 99 % confidence. All trials have the arrivals of one seed at
+//! different speeds. A trial ends early once too many requests are late for any ending to help. Trials are
+//! marked as warm-up; the peak is then measured. Chance decides at the final rate, so it has to hold twice.
 
 use serde::Serialize;
 
@@ -13,24 +13,24 @@ use super::{
 };
 use crate::{error::Error, stall::size::Size};
 
-/// The search ends when the lowest rate that fails is less than this above the highest that holds.
+/// Ratio of the lowest failing rate to the highest holding one at which the search ends.
 const PRECISION: f64 = 1.05;
 /// Bounds of the search, as factors of the first rate.
 const LEAST_FACTOR: f64 = 1.0 / 1024.0;
 const MOST_FACTOR: f64 = 1024.0;
-/// A trial lasts so many times the bound, at least: at a rate that is above what can be served by as much as the search is
-/// precise, the queue then has grown to the bound after half of it, so that even a median tells. In a short one it would have no
-/// time to grow, and any rate would hold.
+/// Shortest trial, in multiples of the bound: at a rate that exceeds the capacity by the search's precision,
+/// the queue has then grown to the bound after half of it, so that even a median tells. In a shorter trial
+/// the queue would have no time to grow, and any rate would hold.
 const BOUNDS: u64 = (2.0 / (PRECISION - 1.0) + 1.0) as u64;
-/// Requests of each worker that tell, without any pause between them, where to begin.
+/// Requests of each worker, without pauses, that find the first rate.
 const SOUNDING: u64 = 10;
 
-/// A rate that was tried.
+/// Result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trial {
     pub qps: f64,
     pub holds: bool,
-    /// Requests that were run.
+    /// Number of requests run.
     pub requests: u64,
     pub late: u64,
 }
@@ -40,15 +40,15 @@ pub struct Trial {
 pub struct Peak {
     /// The highest rate that held twice.
     pub qps: f64,
-    /// The lowest one that did not.
+    /// The lowest rate that failed.
     pub fails_at_qps: f64,
     pub trials: Vec<Trial>,
 }
 
-/// Looks for the peak, and measures it.
+/// Searches for the peak, and measures it.
 pub(super) fn find<W: Workload>(crew: &mut Crew<'_, W>, plan: &Plan) -> Result<Measured, Error> {
     let percent = plan.target.percentile;
-    // With fewer nothing could ever be proved.
+    // Fewer could never prove anything.
     let requests = plan.requests.max(early_stopping::needed(0, percent));
     let duration_ns = plan.duration_ns.max(plan.target.latency_ns.saturating_mul(BOUNDS));
     let plan = Plan { requests, duration_ns, ..plan.clone() };
@@ -72,15 +72,15 @@ pub(super) fn find<W: Workload>(crew: &mut Crew<'_, W>, plan: &Plan) -> Result<M
     Ok(Measured { peak: Some(peak), ..measured })
 }
 
-/// Requests per second where all workers are busy all the time.
+/// Requests per second when all workers are always busy.
 fn sounding<W: Workload>(crew: &mut Crew<'_, W>, plan: &Plan) -> Result<f64, Error> {
     let requests = SOUNDING * u64::from(plan.workers);
     let closed = Plan { scenario: Scenario::Offline, requests, duration_ns: 0, ..plan.clone() };
     Ok(crew.run(&closed, Course::trial(None, None))?.requests_per_s())
 }
 
-/// Doubles and halves the rate until one holds and one fails, then halves the distance between them, and tries the last that held
-/// once more.
+/// Doubles and halves the rate until one holds and one fails, then halves the distance between them, and
+/// tries the last one that held once more.
 fn search(
     plan: &Plan,
     first: f64,
@@ -91,7 +91,7 @@ fn search(
         let failed = trials.iter().filter(|trial| !trial.holds).map(|trial| trial.qps);
         let fails = failed.min_by(f64::total_cmp);
         let held = || trials.iter().filter(|trial| trial.holds).map(|trial| trial.qps);
-        // One that held above a rate that failed held by chance.
+        // A rate that held above one that failed held by chance.
         let holds = held().filter(|qps| fails.is_none_or(|fails| *qps < fails)).max_by(f64::total_cmp);
         let qps = match (holds, fails) {
             (None, None) => first,
@@ -140,7 +140,7 @@ mod tests {
             let peak = search(&plan, limit * factor, |qps| Ok(trial(qps, qps <= limit))).unwrap();
             prop_assert!(peak.qps <= limit && limit < peak.fails_at_qps);
             prop_assert!(peak.fails_at_qps / peak.qps <= PRECISION);
-            // 7 doublings at most from a factor of 100, then 4 halvings of a factor of 2, and the peak once more.
+            // At most 7 doublings from a factor of 100, then 4 halvings of a factor of 2, and the peak again.
             prop_assert!(peak.trials.len() <= 14, "{:?}", peak.trials);
         }
 

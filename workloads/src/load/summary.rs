@@ -1,7 +1,7 @@
-//! What MLPerf's LoadGen would say of a series: its percentiles, whether the result is valid and why not. Yields facts under
-//! LoadGen's own names. How people read them is `report`'s.
+//! LoadGen's verdict on a series: its percentiles, whether the result is valid and why not. Yields facts
+//! under LoadGen's own names. `report` writes them for people.
 //!
-//! Rules: loadgen/results.cc of mlcommons/inference. A request counts as LoadGen's query; samples are `batch` times as many.
+//! Rules: loadgen/results.cc of mlcommons/inference. A request is LoadGen's query; it has `batch` samples.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -17,15 +17,15 @@ const PERCENTILES: [f64; 6] = [50.0, 90.0, 95.0, 97.0, 99.0, 99.9];
 /// The percentile of a MultiStream result, which LoadGen estimates from a SingleStream one as well.
 const MULTI_STREAM: f64 = 99.0;
 
-/// Why a result is not valid.
+/// Reason why a result is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objection {
-    /// An estimate needs so many requests.
+    /// The estimate needs `needed` requests.
     TooFew { needed: u64 },
     /// The percentile itself is above the bound.
     AboveTarget,
-    /// With so many more requests, all in time, it would be proved.
+    /// `missing` more requests, all in time, would prove it.
     Unproved { missing: u64 },
     /// The series was ended early.
     Stopped,
@@ -42,13 +42,13 @@ pub struct Summary {
     latencies_ns: Vec<u64>,
     /// The percentile of the target, ns.
     pub percentile_ns: u64,
-    /// Of a stream.
+    /// The estimate of a stream.
     pub estimate: Option<Estimate>,
-    /// Of a single stream, at p99.
+    /// The estimate of p99 for a single stream.
     multi_stream: Option<Estimate>,
-    /// Requests above the target; only of Server.
+    /// Number of requests above the target; only for Server.
     pub late: u64,
-    /// How many of them may be; none if there are too few requests to prove anything.
+    /// Number of requests that may be late; none if there are too few to prove anything.
     pub may_be_late: Option<u64>,
     pub objections: Vec<Objection>,
     last_scheduled_ns: u64,
@@ -85,33 +85,33 @@ impl Summary {
         summary
     }
 
-    /// Whether it holds by the percentile and LoadGen's early stopping, whatever the length of the run; none of Offline, which
-    /// has neither.
+    /// Whether it holds by the percentile and LoadGen's early stopping, whatever the length of the run; none
+    /// for Offline, which has neither.
     pub fn verdict(&self) -> Option<bool> {
         (self.scenario != Scenario::Offline).then_some(self.objections.is_empty())
     }
 
-    /// Whether it lasted as long as LoadGen asks by default: to the last answer of Offline, else to the last arrival.
+    /// Whether it lasted LoadGen's default minimum: to the last answer for Offline, else to the last arrival.
     pub fn is_long(&self) -> bool {
         let is_offline = self.scenario == Scenario::Offline;
         let lasted_ns = if is_offline { self.elapsed_ns } else { self.last_scheduled_ns };
         lasted_ns >= LEAST_NS
     }
 
-    /// Whether it has as many queries (Offline: samples) as LoadGen asks by default.
+    /// Whether it has LoadGen's default minimum of queries (Offline: samples).
     pub fn is_many(&self) -> bool {
         let is_offline = self.scenario == Scenario::Offline;
         let count = if is_offline { self.requests * self.batch } else { self.requests };
         count >= self.scenario.least_queries().0
     }
 
-    /// Whether early stopping, which asks for confidence, is content.
+    /// Whether early stopping has the confidence it asks for.
     pub fn is_proved(&self) -> bool {
         let lacks = |one: &Objection| matches!(one, Objection::TooFew { .. } | Objection::Unproved { .. });
         !self.objections.iter().any(lacks)
     }
 
-    /// As LoadGen judges with its default minima.
+    /// Whether the result is valid with LoadGen's default minima.
     pub fn is_valid(&self) -> bool {
         self.objections.is_empty() && self.is_long() && self.is_many()
     }
@@ -158,12 +158,12 @@ impl Summary {
         per_second(self.requests.saturating_sub(1), self.last_scheduled_ns)
     }
 
-    /// The same over the time until the last answer.
+    /// The same rate, over the time until the last answer.
     pub fn completed_per_s(&self) -> f64 {
         per_second(self.requests.saturating_sub(1), self.elapsed_ns)
     }
 
-    /// Requests per second if one began at each answer: nothing but latency counts.
+    /// Requests per second if one began at each answer: the inverse of the mean latency.
     pub fn answered_per_s(&self) -> f64 {
         per_second(1, self.range().1)
     }
@@ -172,7 +172,8 @@ impl Summary {
         per_second(self.requests * self.batch, self.elapsed_ns)
     }
 
-    /// Under the names of LoadGen's detail log; minima are those of its defaults, and a valid result meets them. A search for a peak that was stopped early has no place there.
+    /// Facts under the names of LoadGen's detail log; minima are LoadGen's defaults, and a valid result meets
+    /// them. A search for a peak that was stopped early has no field there.
     pub fn loadgen(&self) -> Map<String, Value> {
         let mut all = Map::new();
         let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
@@ -198,7 +199,7 @@ impl Summary {
                 put("result_scheduled_samples_per_sec", json!(self.scheduled_per_s() * self.batch as f64));
                 put("result_completed_samples_per_sec", json!(self.completed_per_s() * self.batch as f64));
             }
-            // There LoadGen's latencies count from the one arrival of everything; ours are those of a batch.
+            // LoadGen's Offline latencies count from the one arrival of everything; ours are a batch's.
             Scenario::Offline => {
                 put("result_samples_per_second", json!(self.samples_per_s()));
                 return all;
@@ -219,8 +220,8 @@ impl Summary {
     }
 }
 
-/// LoadGen's percentile: the value at place n x p, counted from 0, cut to a whole number. One higher than the nearest rank
-/// where that is a whole number anyway. Zero when there is none.
+/// LoadGen's percentile: the value at index n x p, from 0, rounded down. One above the nearest rank where n x
+/// p is whole. Zero without values.
 pub(crate) fn percentile_of(ascending: &[u64], percent: f64) -> u64 {
     let place = (ascending.len() as f64 * (percent / 100.0)) as usize;
     ascending.get(place.min(ascending.len().saturating_sub(1))).copied().unwrap_or(0)

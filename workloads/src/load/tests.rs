@@ -1,5 +1,5 @@
-//! The load generator against workloads whose times are known: on a clock that only they move, and on the kernel's where
-//! threads or real sleeps are the point. No test judges how fast this machine is.
+//! The load generator against workloads whose times are known: on a clock that only they move, and on the
+//! kernel's where threads or real sleeps are the point. No test judges how fast this machine is.
 
 use std::{thread, time::Duration};
 
@@ -22,7 +22,7 @@ pub(super) fn ms(count: u64) -> u64 {
     count * 1_000_000
 }
 
-/// So many requests of a single stream, no warm-up.
+/// A single stream of `requests` requests, without warm-up.
 pub(super) fn plan(requests: u64) -> Plan {
     Plan {
         scenario: Scenario::SingleStream,
@@ -57,7 +57,7 @@ fn speed_decides_how_many_requests_there_are(
     assert_eq!(Plan { scenario, duration_ns, find_peak, ..plan(1) }.is_of_speed(), expected);
 }
 
-/// Takes the time that `takes_ns` says for each request, an eighth of it before and after inference.
+/// A workload whose request takes `takes_ns`, an eighth of it before and after inference.
 struct Takes<'c> {
     clock: &'c Virtual,
     takes_ns: fn(u64) -> u64,
@@ -85,12 +85,12 @@ impl Workload for Takes<'_> {
     }
 }
 
-/// Runs it on a clock that nothing else moves.
+/// Runs the workload on a clock that nothing else moves.
 fn simulate(plan: &Plan, clock: &Virtual, takes_ns: fn(u64) -> u64) -> Measured {
     run(plan, clock, &mut Takes { clock, takes_ns }, &|| unreachable!("one worker")).unwrap()
 }
 
-/// What a queue with one server makes of arrivals: each request begins when it has arrived and the one before is done.
+/// Latencies in a queue with one server: each request begins when it has arrived and the one before is done.
 fn queued(arrivals_ns: impl Iterator<Item = u64>, takes_ns: fn(u64) -> u64) -> Vec<u64> {
     let mut free_ns = 0;
     let latency = |(number, arrival_ns): (usize, u64)| {
@@ -100,7 +100,7 @@ fn queued(arrivals_ns: impl Iterator<Item = u64>, takes_ns: fn(u64) -> u64) -> V
     arrivals_ns.enumerate().map(latency).collect()
 }
 
-/// 2 ms, and once half a second.
+/// Service time: 2 ms, and once half a second.
 fn stalls(number: u64) -> u64 {
     if number == 300 { ms(500) } else { ms(2) }
 }
@@ -111,7 +111,7 @@ fn a_stall_is_seen_by_every_request_that_arrived_in_it() {
     let latencies = measured.latencies_ns();
     assert_eq!(latencies, queued(Arrivals::new(1, 100.0).take(1000), stalls));
 
-    // From the stalled request's begin, whatever arrives before its end waits for that end at least.
+    // Arrivals during the stalled request wait at least until its end.
     let stalled = measured.records[300];
     let hit: Vec<_> =
         measured.records[301..].iter().filter(|record| record.scheduled_ns < stalled.end_ns).collect();
@@ -126,12 +126,12 @@ fn a_stall_is_seen_by_every_request_that_arrived_in_it() {
     assert!((30..=75).contains(&scheduled), "{scheduled}");
     assert!(latencies.iter().filter(|ns| **ns > ms(100)).count() > 30);
 
-    // What coordinated omission looks like: asked one after the other, one request is slow, and nobody else knows.
+    // Coordinated omission: in a closed loop one request is slow, and no other one shows it.
     let closed = simulate(&plan(1000), &Virtual::default(), stalls);
     assert_eq!(closed.latencies_ns().iter().filter(|ns| **ns > ms(2)).count(), 1);
 }
 
-/// Sleeps for half a second in the first request, and writes down when.
+/// Sleeps for half a second in the first request, and records when.
 struct Sleeps(Option<(u64, u64)>);
 
 impl Workload for Sleeps {
@@ -159,7 +159,7 @@ impl Workload for Sleeps {
 #[test]
 fn a_real_stall_moves_no_arrival_and_hides_in_no_request() {
     let mut sleeps = Sleeps(None);
-    // 2.4 s: some arrive in the stall even where this thread is held for nearly 2 s between the start and the stall.
+    // 2.4 s: some arrive in the stall even if this thread is held for nearly 2 s before the stall.
     let measured = run(&server(240, 100.0), &Monotonic, &mut sleeps, &|| unreachable!("one worker")).unwrap();
     let offsets: Vec<u64> =
         measured.records.iter().map(|record| record.scheduled_ns - measured.start_ns).collect();
@@ -190,7 +190,7 @@ fn phases_and_queue_cover_a_request() {
     }
 }
 
-/// Writes down what it is asked to do.
+/// Records its calls.
 #[derive(Default)]
 struct Recorder(Vec<String>);
 
@@ -255,7 +255,7 @@ fn how_fast_it_went_is_not_in_the_hash_of_outputs() {
     assert_eq!((fast.0, slow.0), (51, 26), "the last one begins at 100 ms");
     assert_eq!(fast.1, slow.1);
     assert_ne!(outputs(&Plan { requests: 6, ..plan.clone() }, |_| ms(4)).1, fast.1);
-    // The schedule alone decides how many there are: then all of them count.
+    // With a schedule that alone decides the number, all requests count.
     let open = Plan { duration_ns: ms(1_000), ..server(1, 50.0) };
     assert_ne!(outputs(&open, |_| ms(2)).1, outputs(&server(1, 50.0), |_| ms(2)).1);
 }

@@ -1,4 +1,4 @@
-//! Every way in which a stall can fail, with the sentence a person reads and the hint at what to do next.
+//! Every way in which a stall can fail, with the message for people and the hint at what to do next.
 
 use std::{io, path::PathBuf};
 
@@ -53,12 +53,12 @@ pub enum StallError {
 }
 
 impl StallError {
-    /// For `map_err` behind the system call `name`.
+    /// Converts an error of the system call `name`, for `map_err`.
     pub fn call<E: Into<io::Error>>(name: &'static str) -> impl Fn(E) -> Self {
         move |source| Self::Call { name, source: source.into() }
     }
 
-    /// The next action for whoever reads the error.
+    /// The next action for the reader of the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Unit { .. } | Self::Work { .. } | Self::OutOfRange { .. } => {

@@ -1,5 +1,5 @@
-//! The truth of a run: one line of JSON per injected fault, and per spared request where asked for. Yields lines as soon
-//! as their request is over, so that a run that is killed leaves all but the last. Between requests, never inside one.
+//! Log of what was injected: one line of JSON per fault, and per spared request if asked for. Writes each
+//! request's lines as soon as it is over, between requests, so that a killed run leaves all but the last.
 
 use std::{
     fs::File,
@@ -15,34 +15,34 @@ use super::error::StallError;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Injection {
     pub kind: &'static str,
-    /// The number of the request, as it is marked.
+    /// Number of the request, as it is marked.
     pub request: u64,
-    /// When it began, on `CLOCK_MONOTONIC`.
+    /// Start of the fault on `CLOCK_MONOTONIC`.
     pub start_ns: u64,
-    /// What was asked for: a time, or how many.
+    /// Size asked for: a time, or a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_count: Option<u64>,
-    /// What was done, by the injector's own measure; the kind says which clock that is.
+    /// Size injected, by the injector's own measure; the kind defines the clock.
     pub ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// The same fault as the thread of the requests saw it: elapsed time, its own CPU time in it, and its time in run
+    /// The same fault as seen by the thread of the requests: elapsed time, its CPU time, and its time in run
     /// queues by /proc/thread-self/schedstat.
     pub wall_ns: u64,
     pub cpu_ns: u64,
     pub run_delay_ns: u64,
 }
 
-/// A request that was spared, as its thread saw it: what an observer that names a cause there is held against.
+/// A spared request, as its thread saw it: the reference for an observer that names a cause there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spared {
     /// Always `spared`, so that no kind of fault is taken for it.
     pub kind: &'static str,
-    /// The number of the request, as it is marked.
+    /// Number of the request, as it is marked.
     pub request: u64,
-    /// When it began, on `CLOCK_MONOTONIC`.
+    /// Start of the request on `CLOCK_MONOTONIC`.
     pub start_ns: u64,
     /// Elapsed time, CPU time of the thread, and its time in run queues by /proc/thread-self/schedstat.
     pub wall_ns: u64,
@@ -50,12 +50,12 @@ pub struct Spared {
     pub run_delay_ns: u64,
 }
 
-/// The file, if there is one.
+/// The log file, if there is one.
 #[derive(Debug)]
 pub struct Log(Option<(PathBuf, File)>);
 
 impl Log {
-    /// Begins it anew.
+    /// Starts a new log.
     pub fn create(path: Option<&Path>) -> Result<Self, StallError> {
         let Some(path) = path else { return Ok(Self(None)) };
         match File::create(path) {
@@ -64,7 +64,7 @@ impl Log {
         }
     }
 
-    /// What happened in one request: its faults, or that it was spared.
+    /// Writes the lines of one request: its faults, or that it was spared.
     pub fn write(&mut self, lines: &[impl Serialize]) -> Result<(), StallError> {
         let Some((path, file)) = &mut self.0 else { return Ok(()) };
         let lines: String = lines.iter().map(|one| crate::report::to_json(one) + "\n").collect();

@@ -1,5 +1,5 @@
-//! What a stall run leaves behind: an aligned text for people, one line of JSON for machines, and the description of
-//! the workload for guestscope's manifest. Yields text. What each single fault did stands in the log.
+//! Report of a stall run: an aligned text for people, one line of JSON for machines, and the description of
+//! the workload for guestscope's manifest. Yields text. The log has each single fault.
 
 use std::fmt::Write as _;
 
@@ -16,24 +16,24 @@ use crate::{
     report::{Percentiles, milliseconds, to_json},
 };
 
-/// What was run.
+/// Identity of a run: what was run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identity {
     pub name: &'static str,
-    /// `sleep:20ms`, with others of a mixture behind a plus.
+    /// Faults like `sleep:20ms`, those of a mixture joined by a plus.
     pub faults: String,
     pub every: u64,
     pub spread_percent: u64,
     pub seed: u64,
     pub requests: u64,
     pub warmup: u64,
-    /// As asked for: `5ms`, or a number of rounds.
+    /// Work of a request as asked for: `5ms`, or a number of rounds.
     pub work: String,
-    /// Equal for two runs that were asked for the same.
+    /// Hash of the work: equal for two runs that were asked for the same.
     pub work_hash: Digest,
 }
 
-/// All faults of one place in the mixture, added up.
+/// Totals of all faults at one place in the mixture.
 #[derive(Clone, Debug, Serialize)]
 struct Total {
     kind: &'static str,
@@ -103,7 +103,7 @@ impl Report {
         Self { identity, totals: totals.collect(), outcome }
     }
 
-    /// For people: one fact per line, names aligned.
+    /// Report for people: one fact per line, names aligned.
     pub fn text(&self) -> String {
         let Identity { faults, seed, every, requests, warmup, work, .. } = &self.identity;
         let mut text = format!("stall: {faults} in one of {every} requests, seed {seed}\n");
@@ -122,7 +122,7 @@ impl Report {
         text
     }
 
-    /// For machines: one line, times in nanoseconds.
+    /// Report for machines: one line of JSON, times in nanoseconds.
     pub fn json(&self) -> String {
         to_json(&Line {
             identity: &self.identity,

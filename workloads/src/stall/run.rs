@@ -1,8 +1,8 @@
-//! The requests of a stall run, one after the other: the same work in each, the faults in those that the schedule
-//! names. Yields latencies of both sorts and what was injected. It does not know what a fault does.
+//! The requests of a stall run, one after the other: the same work in each, the faults in those that the
+//! schedule names. Yields latencies of both sorts and what was injected. It does not know what a fault does.
 //!
-//! A request has three phases, `prepare`, `work` and `finish`, with 1, 6 and 1 eighths of the work; faults come in the
-//! middle of `work`, so an observer must name the phase as well.
+//! A request has three phases, `prepare`, `work` and `finish`, with 1, 6 and 1 eighths of the work; faults
+//! come in the middle of `work`, so an observer must name the phase as well.
 
 use std::path::PathBuf;
 
@@ -22,10 +22,10 @@ use crate::{
     progress, started,
 };
 
-/// Of a request, in order; faults come in the middle of the second one.
+/// Phases of a request, in order; faults come in the middle of the second one.
 pub const PHASES: &[&str] = &["prepare", "work", "finish"];
 
-/// What the command line says.
+/// Settings from the command line.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The faults of a hit request, in order, each with its size if one was given.
@@ -44,7 +44,7 @@ pub struct Settings {
     pub progress: bool,
 }
 
-/// What came out of it.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Nanoseconds of each request, in order: those that were hit, and the others.
@@ -68,7 +68,7 @@ struct Run {
     work: Work,
 }
 
-/// Runs it as `settings` say.
+/// Runs the requests as `settings` say.
 pub fn run(settings: &Settings) -> Result<Outcome, StallError> {
     let asked = sizes(settings)?;
     interrupt::listen()?;
@@ -112,8 +112,8 @@ pub fn run(settings: &Settings) -> Result<Outcome, StallError> {
     Ok(outcome)
 }
 
-/// The middle of each fault's sizes; an error where the schedule could leave the kind's bounds, and where a kind comes
-/// twice: a request and a kind name one line of the log.
+/// The middle of each fault's sizes; an error if the schedule could leave the kind's bounds, or if a kind
+/// comes twice: request and kind identify one line of the log.
 pub fn sizes(settings: &Settings) -> Result<Vec<u64>, StallError> {
     let faults = &settings.faults;
     let twice =
@@ -139,10 +139,10 @@ pub fn sizes(settings: &Settings) -> Result<Vec<u64>, StallError> {
 }
 
 impl Run {
-    /// Makes the faults, binds this thread if one of them asks for it, and lets them begin.
+    /// Makes the faults, binds this thread if one of them needs it, and calls their `begin`.
     fn new(settings: &Settings, asked: &[u64]) -> Result<Self, StallError> {
         let cpus = cpus::allowed()?;
-        // The last one: interrupts that nobody steers go to the first.
+        // The last CPU: interrupts that nobody steers go to the first.
         let cpu = cpus.last().copied().unwrap_or(0);
         let work = Work::new(settings.work);
         let mut setup = Setup {
@@ -160,7 +160,7 @@ impl Run {
             setup.largest = settings.schedule.bounds(*asked).1;
             parts.push(Part { kind, asked: *asked, fault: (kind.make)(&setup)? });
         }
-        // After all threads were started: they are free to go where the scheduler sends them.
+        // After all threads were started: the scheduler may place them on any CPU.
         if parts.iter().any(|part| part.kind.bound) {
             cpus::bind(0, cpu)?;
         }
@@ -170,7 +170,7 @@ impl Run {
         Ok(Self { parts, schedule: settings.schedule, work })
     }
 
-    /// How large each fault of this request is; none if it is spared.
+    /// Size of each fault of this request; empty if it is spared.
     fn sizes(&self, request: u64) -> Vec<u64> {
         if !self.schedule.hits(request) {
             return Vec::new();
@@ -179,7 +179,7 @@ impl Run {
         parts.map(|(part, Part { asked, .. })| self.schedule.size(request, part, *asked)).collect()
     }
 
-    /// One request without a fault, and what the kernel's books say of it.
+    /// Runs one request without a fault; returns what the kernel counted for it.
     fn spare(&mut self, request: u64) -> Result<Spared, StallError> {
         let (start_ns, start_delay_ns) = (clock::monotonic_ns(), clock::run_delay_ns());
         let start_cpu_ns = clock::thread_cpu_ns();
@@ -189,7 +189,7 @@ impl Run {
         Ok(Spared { kind: "spared", request, start_ns, wall_ns, cpu_ns, run_delay_ns })
     }
 
-    /// One request; how long it took.
+    /// Runs one request; returns its elapsed time.
     fn one(
         &mut self,
         name: &str,
@@ -224,7 +224,7 @@ impl Run {
 
 impl Part {
     fn inject(&mut self, request: u64, size: u64) -> Result<Injection, StallError> {
-        // Read outside of the elapsed time, as reading a file takes longer than what is measured may last.
+        // Read outside of the elapsed time, as reading a file takes longer than the smallest faults.
         let start_delay_ns = clock::run_delay_ns();
         let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
         let Injected { ns, count } = self.fault.inject(size)?;

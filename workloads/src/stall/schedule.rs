@@ -1,19 +1,19 @@
-//! Which requests are hit, and by how much: a pure function of the seed, so that two runs on two platforms suffer the
-//! same. Exactly one request of every N is hit, at a place in its N that the seed decides: nothing that comes at
-//! regular times can keep in step with it.
+//! Schedule of the faults, and their sizes: a pure function of the seed, so that runs on two platforms suffer
+//! the same. Exactly one request of every N is hit, at a place in its N that the seed decides: no periodic
+//! event can keep in step with it.
 
 use crate::data::random::Random;
 
-/// Streams of random numbers for places; those for sizes follow, one per part of a hit.
+/// Stream of random numbers for places; those for sizes follow, one per part of a hit.
 const PLACES: u64 = 0x5741;
 
 /// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     pub seed: u64,
-    /// One request of so many.
+    /// One request of `every` is hit.
     pub every: u64,
-    /// How far a size may lie from the one asked for, in percent of it.
+    /// Largest distance of a size from the one asked for, in percent of it.
     pub spread_percent: u64,
 }
 
@@ -24,7 +24,7 @@ impl Schedule {
         request % every == place
     }
 
-    /// The size with which the `part`-th fault of a hit request is injected where `asked` is the middle.
+    /// Size of the `part`-th fault of a hit request, around the middle `asked`.
     pub fn size(&self, request: u64, part: usize, asked: u64) -> u64 {
         let (least, most) = self.bounds(asked);
         let stream = PLACES + 1 + part as u64;

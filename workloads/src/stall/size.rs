@@ -1,11 +1,11 @@
-//! Sizes of faults as people write them: `20ms`, `500us`, `1s`, `64`, `4MiB`. Yields nanoseconds, or how many. Whether
-//! a kind takes the one or the other is said by its unit.
+//! Sizes of faults as people write them: `20ms`, `500us`, `1s`, `64`, `4MiB`. Yields nanoseconds, or a
+//! number. A kind's unit says which of the two it takes.
 
 use std::{fmt, str::FromStr};
 
 use super::{error::StallError, machine::mapping::page_bytes};
 
-/// As written.
+/// Size as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     Time { ns: u64 },
@@ -13,12 +13,12 @@ pub enum Size {
     Bytes(u64),
 }
 
-/// What a kind's size is.
+/// Unit of a kind's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Time,
     Moves,
-    /// Of memory; bytes are rounded up to pages.
+    /// Pages of memory; bytes are rounded up to pages.
     Pages,
 }
 
@@ -26,7 +26,7 @@ pub enum Unit {
 #[error("a size is a time like 20ms, 500us, 1.5s, or a number like 64, or of bytes like 4MiB")]
 pub struct NotASize;
 
-/// Suffix, how many of the smallest unit it is, and whether that is a time.
+/// Suffix, its factor in the smallest unit, and whether it is a time.
 const SUFFIXES: [(&str, u64, bool); 7] = [
     ("ns", 1, true),
     ("us", 1_000, true),

@@ -1,5 +1,5 @@
-//! What a step learns from: one batch of random numbers in memory, as tf_cnn_benchmarks' synthetic data, or pictures from
-//! a folder. Yields tensors.
+//! Input of a step: one batch of random numbers in memory, like tf_cnn_benchmarks' synthetic data, or
+//! pictures from a folder. Yields tensors.
 
 use tch::Tensor;
 
@@ -17,9 +17,9 @@ use crate::{
     report::left_out,
 };
 
-/// Goes up when the same seed gives other images than before.
+/// Increases when the same seed gives other images than before.
 const SYNTHETIC_VERSION: u64 = 1;
-/// The streams of random numbers for images and for labels.
+/// Streams of random numbers for images and for labels.
 const IMAGES: u64 = 0x1ab1;
 const LABELS: u64 = 0x1ab2;
 
@@ -31,36 +31,36 @@ pub struct Tensors {
     pub labels: Tensor,
 }
 
-/// Where they come from.
+/// Origin of the batches.
 pub enum Batches {
-    /// The same ones each time.
+    /// The same tensors in each step.
     Synthetic(Tensors),
-    /// From threads that read pictures.
+    /// Pictures that loader threads read.
     Stored(Loader),
 }
 
-/// A source, what decides its content, and what it is called.
+/// A source of batches, its digest and its name.
 pub struct Source {
-    /// Where the next one comes from.
+    /// Origin of the next batch.
     pub batches: Batches,
-    /// Equal for sources of the same content.
+    /// Digest of the content: equal for sources of the same content.
     pub digest: Digest,
-    /// For reports: `synthetic`, `folder`, `tfrecord` or `tar`.
+    /// Name for reports: `synthetic`, `folder`, `tfrecord` or `tar`.
     pub name: &'static str,
-    /// Files that the kernel was asked to forget, and could not be.
+    /// Number of files whose pages the kernel could not be asked to forget.
     pub kept: usize,
-    /// Files that were left out so far.
+    /// Files left out so far, with the reason.
     pub skipped: Skipped,
     model: &'static Model,
     batch: i64,
 }
 
 impl Source {
-    /// Opens what `settings` name, and starts the threads that read it.
+    /// Opens the data that `settings` name, and starts the threads that read it.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let Settings { model, batch, .. } = *settings;
         let size = batch as i64;
-        // Here and as a tensor. What the network makes of it is more, and libtorch's to refuse.
+        // Once here and once as a tensor. The network's own memory is more, and libtorch's to refuse.
         memory::check((model.values() * size_of::<f32>()) as u64 * batch * 2)?;
         let Some(path) = &settings.data else {
             let mut digest = Digest::default();
@@ -83,7 +83,7 @@ impl Source {
         Ok(Self { batches: Batches::Stored(loader), digest, name: kind, kept, skipped, model, batch: size })
     }
 
-    /// Of the next step.
+    /// The batch of the next step.
     pub fn next_batch(&mut self) -> Result<Tensors, Error> {
         match &mut self.batches {
             Batches::Synthetic(tensors) => {
@@ -98,9 +98,9 @@ impl Source {
     }
 }
 
-/// Normal numbers with a mean of 0 and a deviation of 1, as of normalised pictures, and labels that are as random.
+/// Normal numbers with mean 0 and deviation 1, like those of normalised pictures, and random labels.
 fn synthetic(model: &Model, images: u64, seed: u64, rank: u32) -> Result<Batch, TrainError> {
-    // Each worker has streams of its own; those of the first are those of a job that runs alone.
+    // Each worker has its own streams; those of the first worker equal those of a job that runs alone.
     let own = u64::from(rank) << 32;
     let (mut values, mut labels) = (Random::new(seed, IMAGES ^ own), Random::new(seed, LABELS ^ own));
     let mut batch = Batch::new(images as usize, model.values())?;

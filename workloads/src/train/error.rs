@@ -1,4 +1,4 @@
-//! What can go wrong with a training job beyond libtorch.
+//! Errors of a training job beyond libtorch's.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// The next action for whoever reads the error.
+    /// The next action for the reader of the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NothingUsable { .. } => {

@@ -1,5 +1,5 @@
-//! The pictures of a training job: JPEG files of one folder, or of one folder per class as ImageNet is unpacked. Yields
-//! paths with labels, sorted. It opens no picture.
+//! Pictures of a training job: JPEG files of one folder, or of one folder per class as ImageNet is unpacked.
+//! Yields paths with labels, sorted. It opens no picture.
 
 use std::{
     fs,
@@ -20,25 +20,25 @@ use crate::{
 /// A picture and its class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labelled {
-    /// Of the file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The number of its class.
+    /// Number of its class.
     pub label: i64,
 }
 
-/// All pictures of a job, and what tells them from others.
+/// All pictures of a job, with the digest that identifies them.
 #[derive(Debug)]
 pub struct Pictures {
-    /// As it was named.
+    /// The folder as the user named it.
     pub folder: PathBuf,
-    /// In the order in which they are read.
+    /// All pictures, in the order in which they are read.
     pub files: Vec<Labelled>,
-    /// Of names, sizes and labels.
+    /// Digest of names, sizes and labels.
     pub digest: Digest,
 }
 
-/// Folders that hold pictures are classes, in the order of their names; hidden ones are none. Where there are none the pictures
-/// lie in `folder` itself, and their labels come from their names: work to do, nothing to learn.
+/// Folders that hold pictures are classes, in the order of their names; hidden ones are not. Without such
+/// folders the pictures lie in `folder` itself and get labels from their names: work to do, nothing to learn.
 pub fn open(folder: &Path, model: &Model) -> Result<Pictures, Error> {
     let unreadable = |source| FilesError::Folder { path: folder.to_owned(), source };
     let entries = fs::read_dir(folder).map_err(unreadable)?;

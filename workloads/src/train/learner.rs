@@ -1,5 +1,5 @@
-//! What every training job does between data and update: a network that is shown a batch and says its loss, gradients, and
-//! parameters as one row of numbers. Yields tensors and numbers. Where batches come from and who updates is the caller's.
+//! The shared part of all training jobs between data and update: a network that computes loss, gradients, and
+//! parameters as one row of numbers. Yields tensors and numbers. The caller provides batches and updates.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
 
 /// A label that counts for nothing; no image has it.
 const IGNORED: i64 = -100;
-/// So many numbers are copied at once to be hashed: 4 MB.
+/// Numbers copied at once to be hashed: 4 MB.
 const PIECE: i64 = 1 << 20;
 
 /// The mean loss over a batch, as a tensor that gradients come from.
@@ -43,7 +43,7 @@ pub fn on_device(phases: &mut Phases, batch: Tensors) -> Result<Tensors, Error> 
     })
 }
 
-/// The names of phases that there are: on a CPU nothing is copied to a device.
+/// The phase names for this device: on a CPU nothing is copied to a device.
 pub fn phases(
     on_cpu: &'static [&'static str],
     elsewhere: &'static [&'static str],
@@ -51,8 +51,8 @@ pub fn phases(
     if libtorch::device() == Device::Cpu { on_cpu } else { elsewhere }
 }
 
-/// Runs all steps of `settings`, first those for warm-up; `step` is given its number among all of them, and returns its loss.
-/// The measured steps and their losses.
+/// Runs all steps of `settings`, warm-up first; `step` gets its number among all of them and returns its
+/// loss. Returns the measured steps and their losses.
 pub fn run_steps(
     settings: &Settings,
     phases: &'static [&'static str],
@@ -81,19 +81,19 @@ pub fn run_steps(
     Ok((steps, losses))
 }
 
-/// All numbers that training changes, tensor after tensor in the order in which the network made them.
+/// All trainable numbers, tensor after tensor in the order in which the network made them.
 pub fn parameters(store: &VarStore) -> Result<Vec<f32>, Error> {
     gather(&store.trainable_variables())
 }
 
-/// Their gradients, in the same order, from the last backward pass; from a device in a phase `d2h`.
+/// Gradients of the last backward pass, in the order of `parameters`; copied from a device in a phase `d2h`.
 pub fn gradients(store: &VarStore) -> Result<Vec<f32>, Error> {
     let gradients = store.trainable_variables().iter().map(Tensor::f_grad).collect::<Result<Vec<_>, _>>()?;
     let _phase = libtorch::copying("d2h");
     gather(&gradients)
 }
 
-/// Puts `values` in their place.
+/// Replaces the parameters by `values`.
 pub fn set_parameters(store: &VarStore, values: &[f32]) -> Result<(), Error> {
     let mut rest = values;
     for mut tensor in store.trainable_variables() {
@@ -108,7 +108,7 @@ pub fn set_parameters(store: &VarStore, values: &[f32]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Of numbers to the bit.
+/// Hash of the exact bits of numbers.
 pub fn hash(values: &[f32]) -> Digest {
     let mut digest = Digest::default();
     for value in values {
@@ -117,9 +117,9 @@ pub fn hash(values: &[f32]) -> Digest {
     digest
 }
 
-/// Adds every number that training changes to `hash`: the parameters, and what batch normalisation has seen on its way, which
-/// `trainable_variables` leaves out. By name, since the store is in no order; in pieces, so that what had room while there were
-/// gradients of a whole batch does not lack it at the end.
+/// Adds every number that training changes to `hash`: the parameters, and the running statistics of batch
+/// normalisation, which `trainable_variables` leaves out. By name, since the store has no order; in pieces,
+/// so that a job that had memory for the gradients of a whole batch does not run out of it at the end.
 pub fn describe(store: &VarStore, hash: &mut Digest) -> Result<(), Error> {
     let variables: BTreeMap<String, Tensor> = store.variables().into_iter().collect();
     for (name, tensor) in variables {
@@ -164,7 +164,7 @@ mod tests {
         hash
     }
 
-    /// What one number gains another one loses, so that the sum of the tensor stays as it was.
+    /// One number gains as much as another one loses, so the sum of the tensor stays the same.
     #[rstest]
     #[case::parameter("fc.weight", 0)]
     #[case::running_mean("layer4.2.bn3.running_mean", 3)]

@@ -1,8 +1,8 @@
-//! Threads that read and prepare pictures ahead of the steps. Yields batches in an order that only the list of files
-//! decides: batch N comes from thread N modulo their number, so the same files train the same way at any speed. Each thread
-//! has one batch ready and prepares another one, and no more.
+//! Threads that read and prepare pictures ahead of the steps. Yields batches in an order that only the list
+//! of files decides: batch N comes from thread N modulo the number of threads, so the same files train the
+//! same way at any speed. Each thread has one batch ready and prepares another one, no more.
 //!
-//! A file that cannot be used is left out and the next one takes its place; it comes with the batch that it is missing from.
+//! A file that cannot be used is left out and the next one takes its place; the batch that lacks it names it.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,22 +24,22 @@ use crate::{
     report::left_out,
 };
 
-/// Batches of each thread that wait to be taken.
+/// Finished batches that each thread may queue.
 const AHEAD: usize = 1;
 
-/// Pictures as a model takes them, channels first, and their labels.
+/// A batch: pictures in the model's format, channels first, and their labels.
 #[derive(Debug)]
 pub struct Batch {
-    /// Of all pictures, one behind the other.
+    /// Values of all pictures, one picture after the other.
     pub values: Vec<f32>,
-    /// The class of each.
+    /// Class of each picture.
     pub labels: Vec<i64>,
-    /// Files that should have been in it.
+    /// Files that belong in this batch but could not be used.
     pub skipped: Skipped,
 }
 
 impl Batch {
-    /// Room for so many images of `values` numbers each.
+    /// Allocates a batch of `images` images with `values` numbers each.
     pub fn new(images: usize, values: usize) -> Result<Self, TrainError> {
         let mut batch = Self { values: Vec::new(), labels: vec![0; images], skipped: Skipped::new() };
         let count = images.saturating_mul(values);
@@ -49,7 +49,7 @@ impl Batch {
     }
 }
 
-/// The threads.
+/// The loader threads and their queues.
 pub struct Loader {
     queues: Vec<Receiver<Result<Batch, TrainError>>>,
     threads: Vec<JoinHandle<()>>,
@@ -57,37 +57,37 @@ pub struct Loader {
     is_over: Arc<AtomicBool>,
 }
 
-/// What the threads are to make.
+/// Parameters of a loader.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Pictures in each batch.
     pub batch: usize,
-    /// How large each becomes.
+    /// Size of each prepared picture.
     pub frame: Frame,
-    /// How many threads, 1 at least.
+    /// Number of threads, at least 1.
     pub loaders: usize,
-    /// Which of several workers' batches.
+    /// Which of several workers' batches to make.
     pub share: Share,
 }
 
-/// What each thread needs to know.
+/// State of one loader thread.
 #[derive(Clone)]
 struct Job {
     store: Arc<dyn Store>,
-    /// As the user named it.
+    /// The folder as the user named it.
     folder: PathBuf,
     batch: usize,
     frame: Frame,
-    /// This thread's first batch, and how many threads there are.
+    /// This thread's first batch, and the number of threads.
     first: usize,
     of: usize,
     share: Share,
-    /// Nobody wants more of them.
+    /// Set when no more batches are wanted.
     is_over: Arc<AtomicBool>,
 }
 
 impl Loader {
-    /// Starts them; `folder` is named in errors.
+    /// Starts the threads; errors name `folder`.
     pub fn start(store: Box<dyn Store>, folder: &Path, plan: Plan) -> Result<Self, TrainError> {
         let Plan { batch, frame, loaders, share } = plan;
         let (store, is_over): (Arc<dyn Store>, _) = (store.into(), Arc::<AtomicBool>::default());
@@ -104,7 +104,7 @@ impl Loader {
         Ok(Self { queues, threads, next: 0, is_over })
     }
 
-    /// The next batch; waits for it.
+    /// Waits for the next batch.
     pub fn next_batch(&mut self) -> Result<Batch, TrainError> {
         let queue = &self.queues[self.next % self.queues.len()];
         self.next += 1;
@@ -146,7 +146,7 @@ impl Job {
         Ok(batch)
     }
 
-    /// Prepares the picture at that place of the endless list, or the first one behind it that can be used; its label.
+    /// Prepares picture `at` of the endlessly repeated list, or the next usable one; returns its label.
     fn picture(
         &self,
         preparer: &mut Preparer,
@@ -237,7 +237,8 @@ mod tests {
         assert!(skipped.iter().all(|path| path.ends_with("-broken.jpg")), "{skipped:?}");
     }
 
-    /// `/proc/self/mem` is a file that the kernel does not read: as from a disk that is broken. Without it others would be learnt from.
+    /// `/proc/self/mem` is a file that the kernel does not read, as on a broken disk. If it were left out,
+    /// others would be learnt from in its place.
     #[test]
     fn a_disk_that_is_broken_leaves_nothing_out() {
         let folder = folder_of(2, &[]);

@@ -1,7 +1,7 @@
-//! Training: steps of stochastic gradient descent on the models of the studies. Yields a report in the form of
-//! tf_cnn_benchmarks: images/s over the measured steps, and the elapsed time of the whole job.
+//! Training: steps of stochastic gradient descent on the models of the studies. Yields a report in the form
+//! of tf_cnn_benchmarks: images/s over the measured steps, and the elapsed time of the whole job.
 //!
-//! `models` builds networks, `batches` hands out what they learn from, `run` steps, `report` writes. None of them knows
+//! `models` builds networks, `batches` provides their input, `run` steps, `report` writes. None of them knows
 //! what the numbers mean: with seeded weights and labels by name nothing useful is learned.
 
 #[cfg(feature = "torch")]
@@ -30,32 +30,32 @@ use crate::{data::image::Frame, error::Error, progress::Progress};
 /// One model, as a row of [`MODELS`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Model {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// As people call it.
+    /// Name for people.
     pub what: &'static str,
-    /// How many numbers training changes.
+    /// Number of trainable parameters.
     pub parameters: u64,
     /// Images per step in the studies.
     pub batch: u64,
-    /// What a job of such steps was seen to take at most, of two threads.
+    /// Peak memory observed in a job of such steps with two threads, MB.
     pub memory_mb: u32,
-    /// Numbers per pixel.
+    /// Channels of an image: numbers per pixel.
     pub channels: u32,
-    /// Pixels of each side.
+    /// Height and width of an image, pixels.
     pub side: u32,
-    /// Labels are below this.
+    /// Number of classes: labels are below it.
     pub classes: u32,
-    /// How pictures are prepared for it; none where it takes no photographs.
+    /// Preparation of pictures; none if the model takes no photographs.
     pub frame: Option<Frame>,
 }
 
-/// Sizes of the first three as in the study of Lin, Pai and Chou, which took those of tf_cnn_benchmarks.
+/// Sizes of the first three as in the study of Lin, Pai and Chou, from tf_cnn_benchmarks.
 pub const MODELS: &[Model] = &[
     Model {
         name: "inception3",
         what: "Inception v3",
-        // Torchvision's 27,161,264 without the second classifier.
+        // Torchvision's 27,161,264 without the auxiliary classifier.
         parameters: 23_834_568,
         batch: 32,
         memory_mb: 4_400,
@@ -93,7 +93,7 @@ pub const MODELS: &[Model] = &[
         batch: 512,
         memory_mb: 3_000,
         channels: 3,
-        // It adds three to ImageNet's 224, because its first convolution pads nothing.
+        // ImageNet's 224 plus three, because its first convolution pads nothing.
         side: 227,
         classes: 1001,
         frame: Some(Frame { short_side: 259, crop: 227 }),
@@ -123,10 +123,10 @@ impl Model {
     }
 }
 
-/// What a job is told.
+/// Settings of a training job.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is trained.
+    /// The model to train.
     pub model: &'static Model,
     /// Images per step.
     pub batch: u64,
@@ -134,50 +134,50 @@ pub struct Settings {
     pub steps: u64,
     /// Steps before the measured ones.
     pub warmup: u64,
-    /// Of libtorch, for the work inside one operator.
+    /// Intra-op threads of libtorch.
     pub threads: u32,
-    /// Decides the first parameters, synthetic images and what is dropped out.
+    /// Seed of the first parameters, synthetic images and dropout.
     pub seed: u64,
-    /// Of stochastic gradient descent.
+    /// Learning rate of stochastic gradient descent.
     pub learning_rate: f64,
-    /// A folder of JPEG files, or of shards, or one of these; without it one batch of random numbers in memory is used again and again.
+    /// A folder of JPEG files or shards, or one shard; none: one reused batch of random numbers.
     pub data: Option<PathBuf>,
     /// Threads that read and prepare pictures.
     pub loaders: u32,
     /// Whether the files' pages are dropped from the cache before the first step.
     pub drop_caches: bool,
-    /// Which of several workers' batches are this job's.
+    /// This job's share of several workers' batches.
     pub share: Share,
-    /// How it is shown how far the job is.
+    /// How progress is shown.
     pub progress: Progress,
 }
 
-/// One worker's part of the batches: of `of` workers that of `rank`.
+/// One worker's share of the batches: every `of`-th, from `rank` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// From 0.
+    /// Rank of the worker, from 0.
     pub rank: u32,
-    /// How many workers there are.
+    /// Number of workers.
     pub of: u32,
 }
 
 impl Share {
-    /// Of a job that runs alone.
+    /// The share of a job that runs alone: all batches.
     pub const ALL: Self = Self { rank: 0, of: 1 };
 
-    /// What the worker's batch of that number is in the order of all batches.
+    /// Position of the worker's batch `number` in the order of all batches.
     pub fn batch(self, number: usize) -> usize {
         number.wrapping_mul(self.of as usize).wrapping_add(self.rank as usize)
     }
 }
 
-/// Runs it as `settings` say.
+/// Runs a training job as `settings` say.
 #[cfg(feature = "torch")]
 pub fn run(settings: &Settings) -> Result<report::Report, Error> {
     run::run(settings)
 }
 
-/// Runs it as `settings` say.
+/// Runs a training job as `settings` say.
 #[cfg(not(feature = "torch"))]
 pub fn run(_: &Settings) -> Result<report::Report, Error> {
     Err(Error::NoTorch { workload: "train" })

@@ -1,6 +1,6 @@
-//! The networks, with torchvision's tensor names where torchvision has them. Yields modules that take images and give
-//! logits, their parameters counted. What tch 0.26 calls AlexNet has another second convolution than torchvision's (stride
-//! 2 instead of 1), so both AlexNets stand here.
+//! The networks, with torchvision's tensor names where torchvision has them. Yields modules that map images
+//! to logits, their parameters counted. AlexNet of tch 0.26 has another second convolution than torchvision's
+//! (stride 2 instead of 1), so both AlexNets are defined here.
 
 use tch::{
     Tensor,
@@ -22,9 +22,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// With parameters drawn from `seed`.
+    /// A network with parameters drawn from `seed`.
     pub fn seeded(model: &Model, seed: u64) -> Result<Self, Error> {
-        // A gradient for each, or at the server that of a worker.
+        // A gradient for each parameter; at the server, a worker's gradient.
         libtorch::room_for(model.what, 2 * model.parameters, Smaller::Nothing)?;
         let store = nn::VarStore::new(libtorch::device());
         let module = libtorch::catch(|| build(model, &store.root()))
@@ -38,17 +38,17 @@ impl Network {
         Ok(network)
     }
 
-    /// How many numbers training changes.
+    /// Number of trainable parameters.
     pub fn parameters(&self) -> i64 {
         self.store.trainable_variables().iter().map(|tensor| tensor.numel() as i64).sum()
     }
 
-    /// Logits `[batch, classes]` of images `[batch, channels, side, side]`, without what only training does.
+    /// Logits `[batch, classes]` of images `[batch, channels, side, side]` in evaluation mode.
     pub fn evaluate(&self, images: &Tensor) -> Result<Tensor, Error> {
         libtorch::catch(|| tch::no_grad(|| self.module.forward_t(images, false)))
     }
 
-    /// Logits `[batch, classes]` of images `[batch, channels, side, side]`, with what only training does.
+    /// Logits `[batch, classes]` of images `[batch, channels, side, side]` in training mode.
     pub fn train(&self, images: &Tensor) -> Result<Tensor, Error> {
         libtorch::catch(|| self.module.forward_t(images, true))
     }
@@ -69,7 +69,7 @@ fn convolution(path: nn::Path, (from, to): (i64, i64), size: i64, stride: i64, p
     nn::conv2d(path, from, to, size, nn::ConvConfig { stride, padding, ..Default::default() })
 }
 
-/// Over what a layer has yielded, which no gradient needs as it was.
+/// ReLU in place: no gradient needs the layer's output from before.
 fn relu(values: &Tensor) -> Tensor {
     values.shallow_clone().relu_()
 }
@@ -78,7 +78,7 @@ fn pooled(images: &Tensor) -> Tensor {
     relu(images).max_pool2d([3, 3], [2, 2], [0, 0], [1, 1], false)
 }
 
-/// Three layers of which the first two drop half of what they see.
+/// Three linear layers; dropout of one half on the inputs of the first two.
 fn classifier(path: &nn::Path, classes: i64) -> nn::SequentialT {
     nn::seq_t()
         .add_fn_t(|values, is_training| values.dropout(0.5, is_training))
@@ -105,7 +105,7 @@ fn features(path: &nn::Path, padding: i64, channels: i64) -> nn::SequentialT {
         .add_fn(pooled)
 }
 
-/// As in torchvision.
+/// AlexNet as in torchvision.
 fn alexnet(root: &nn::Path, classes: i64) -> nn::SequentialT {
     nn::seq_t()
         .add(features(&(root / "features"), 2, 256))
@@ -113,7 +113,8 @@ fn alexnet(root: &nn::Path, classes: i64) -> nn::SequentialT {
         .add(classifier(&(root / "classifier"), classes))
 }
 
-/// As in tf_cnn_benchmarks (alexnet_model.py): what two of the last layers yield is dropped by half, and not what they see.
+/// AlexNet as in tf_cnn_benchmarks (alexnet_model.py): dropout of one half on the outputs of two of the last
+/// layers, not on their inputs.
 fn alexnet_tf(root: &nn::Path, classes: i64) -> nn::SequentialT {
     let path = root / "classifier";
     nn::seq_t()
@@ -126,7 +127,7 @@ fn alexnet_tf(root: &nn::Path, classes: i64) -> nn::SequentialT {
         .add(nn::linear(&path / "6", 4096, classes, nn::LinearConfig::default()))
 }
 
-/// As in PyTorch's example: two convolutions, 9,216 values, 128, ten digits.
+/// The network of PyTorch's MNIST example: two convolutions, 9,216 values, 128, ten digits.
 fn mnist(root: &nn::Path, classes: i64) -> nn::SequentialT {
     nn::seq_t()
         .add(convolution(root / "conv1", (1, 32), 3, 1, 0))

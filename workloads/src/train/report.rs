@@ -1,5 +1,5 @@
-//! What a training job leaves behind: the table that tf_cnn_benchmarks prints and the facts of the job, one line of JSON
-//! for machines, and the description for guestscope's manifest. Yields text.
+//! Report of a training job: the table that tf_cnn_benchmarks prints and the facts of the job, one line of
+//! JSON for machines, and the description for guestscope's manifest. Yields text.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -13,88 +13,89 @@ use crate::{
     steps::Steps,
 };
 
-/// The phases of a step, in order. A job on the CPU copies nothing to a device.
+/// Phases of a step, in order. A job on the CPU copies nothing to a device.
 pub const PHASES: &[&str] = &["data", "forward", "backward", "optimizer"];
-/// As `PHASES`, where the network lives on a device.
+/// Phases of a step if the network lives on a device.
 pub const DEVICE_PHASES: &[&str] = &["data", "h2d", "forward", "backward", "optimizer"];
-/// The table has a line for the first step and for every so many, and not many more lines than that.
+/// The table has a line for the first step and every tenth, or fewer: about 100 lines at most.
 const DISPLAY_EVERY: usize = 10;
 const MOST_LINES: usize = 100;
 
-/// What all training computes in: of reports, and of hashes of work.
+/// Precision of all training, for reports and work hashes.
 pub const PRECISION: &str = "fp32";
-/// How all training changes parameters.
+/// Optimizer of all training.
 pub const OPTIMIZER: &str = "sgd";
 
-/// What was run.
+/// Identity of a job: what was run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identity {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// As people call it.
+    /// Model name for people.
     pub model: &'static str,
-    /// How many numbers training changed.
+    /// Number of trainable parameters.
     pub parameters: u64,
     /// Images per step.
     pub batch: u64,
-    /// Of libtorch, inside one operator.
+    /// Intra-op threads of libtorch.
     pub threads: u32,
-    /// Decided the first parameters, synthetic images and what was dropped out.
+    /// Seed of the first parameters, synthetic images and dropout.
     pub seed: u64,
-    /// Of all numbers.
+    /// Precision of all numbers.
     pub precision: &'static str,
-    /// How parameters were changed.
+    /// Name of the optimizer.
     pub optimizer: &'static str,
-    /// Of the optimizer.
+    /// Learning rate of the optimizer.
     pub learning_rate: f64,
-    /// `synthetic`, `folder`, `tfrecord` or `tar`.
+    /// Kind of data: `synthetic`, `folder`, `tfrecord` or `tar`.
     pub data: &'static str,
     /// Threads that read and prepared pictures, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loaders: Option<u32>,
     /// Whether the kernel was asked to forget the files first.
     pub drop_caches: bool,
-    /// Measured ones.
+    /// Number of measured steps.
     pub steps: u64,
-    /// Steps before those.
+    /// Number of warm-up steps.
     pub warmup: u64,
-    /// Of a worker with a parameter server.
+    /// This worker's part of a job with a parameter server.
     #[serde(flatten)]
     pub distributed: Option<Part>,
-    /// Equal for two jobs that computed the same from the same images, on whatever machine and threads.
+    /// Work hash: equal for jobs that computed the same from the same images, on any machine and threads.
     pub work_hash: Digest,
-    /// Of all losses, and of the parameters and batch normalisation's running statistics at the end, to the bit; those
-    /// statistics are each worker's own. None of asynchronous workers, where it depends on who came first.
+    /// Hash of the exact bits of all losses, and of the final parameters and running statistics of batch
+    /// normalisation; those statistics are each worker's own. None for asynchronous workers, where it depends
+    /// on the order of arrival.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_hash: Option<Digest>,
 }
 
-/// What one worker was of a job with a parameter server.
+/// One worker's part of a job with a parameter server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Part {
-    /// How many workers there were.
+    /// Number of workers.
     pub workers: u32,
-    /// Which one this was, from 0.
+    /// Rank of this worker, from 0.
     pub rank: u32,
     /// Whether each gradient was applied as it came.
     pub asynchronous: bool,
-    /// Of the server's parameters when this worker's last step was done, to the bit. After synchronous steps all workers
-    /// have the same.
+    /// Hash of the exact bits of the server's parameters after this worker's last step. After synchronous
+    /// steps all workers have the same.
     pub parameters_hash: Digest,
 }
 
-/// Of every measured step, in order.
+/// Measurements of every measured step, in order.
 #[derive(Debug)]
 pub struct Measured {
-    /// Their times, and those of their phases.
+    /// Times of the steps and their phases.
     pub steps: Steps,
-    /// The mean loss over each step's batch.
+    /// Mean loss over each step's batch.
     pub losses: Vec<f64>,
-    /// Of the whole job: making the network and the warm-up too.
+    /// Elapsed time of the whole job, with network construction and warm-up, ns.
     pub elapsed_ns: u64,
     /// Files that could not be used.
     pub skipped: Skipped,
-    /// Files that the kernel could not be asked to forget.
+    /// Number of files that the kernel could not be asked to forget.
     pub kept: usize,
 }
 
@@ -103,7 +104,7 @@ pub struct Measured {
 pub struct Report {
     /// What was run.
     pub identity: Identity,
-    /// How long it took.
+    /// Measured times and losses.
     pub measured: Measured,
 }
 
@@ -126,7 +127,7 @@ struct Line<'a> {
 }
 
 impl Measured {
-    /// Of steps that are over; `source` says which files it left out.
+    /// Measurements of finished steps; `source` says which files it left out.
     #[cfg(feature = "torch")]
     pub(super) fn new(
         steps: Steps,
@@ -139,7 +140,7 @@ impl Measured {
 }
 
 impl Report {
-    /// For people: the table, then one fact per line.
+    /// Report for people: the table, then one fact per line.
     pub fn text(&self) -> String {
         let Identity { name, model, precision, batch, threads, seed, data, learning_rate, .. } =
             &self.identity;
@@ -179,7 +180,7 @@ impl Report {
         text
     }
 
-    /// Names the first of the files that were left out, if any were.
+    /// Names the first of the files left out, if any.
     pub fn warning(&self) -> Option<String> {
         left_out::warning(&self.measured.skipped)
     }
@@ -201,7 +202,7 @@ impl Report {
         let _ = writeln!(text, "{rule}\ntotal images/sec: {total:.2}\n{rule}");
     }
 
-    /// For machines: one line, times in nanoseconds.
+    /// Report for machines: one line of JSON, times in nanoseconds.
     pub fn json(&self) -> String {
         let Measured { steps, losses, elapsed_ns, skipped, kept } = &self.measured;
         let step_ns = steps.step_ns();

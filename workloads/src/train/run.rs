@@ -1,5 +1,5 @@
-//! A training job that runs alone: each step is a request with the phases `data`, `forward`, `backward` and `optimizer`.
-//! Yields times, losses and a hash of both the losses and the parameters that training left.
+//! A training job that runs alone: each step is a request with the phases `data`, `forward`, `backward` and
+//! `optimizer`. Yields times, losses and a hash of both the losses and the parameters that training left.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
     let start = Instant::now();
     libtorch::set_threads(settings.threads);
     let network = Network::seeded(settings.model, settings.seed)?;
-    // What is dropped out is drawn by libtorch's own generator; making the network has drawn from it as well.
+    // libtorch's own generator draws the dropout; making the network has drawn from it as well.
     tch::manual_seed(settings.seed.cast_signed());
     let mut optimizer = Sgd::default().build(&network.store, settings.learning_rate)?;
     let mut source = Source::open(settings)?;
@@ -41,7 +41,7 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
         phases.run("optimizer", || {
             libtorch::catch(|| optimizer.step())?;
             let value = loss.f_double_value(&[])?;
-            // The graph goes with it, and both may give memory back to the kernel: a part of the step, so of a phase.
+            // The graph goes with it, and both may give memory back to the kernel: that belongs to a phase.
             drop((loss, batch));
             Ok(value)
         })
@@ -53,7 +53,8 @@ pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
     Ok(Report { identity, measured })
 }
 
-/// To the bit. Taken when nothing is timed any more: FNV-1a needs a third of a second for AlexNet's 61 million numbers.
+/// Hash of the exact bits. Taken when nothing is timed any more: FNV-1a needs a third of a second for
+/// AlexNet's 61 million numbers.
 pub(super) fn output_hash(losses: &[f64], network: &Network) -> Result<Digest, Error> {
     let mut hash = Digest::default();
     for loss in losses {
@@ -63,13 +64,14 @@ pub(super) fn output_hash(losses: &[f64], network: &Network) -> Result<Digest, E
     Ok(hash)
 }
 
-/// All but what came out of it.
+/// Identity of the job; the caller adds what came out of it.
 pub(super) fn identity(settings: &Settings, source: &Source) -> Identity {
     let Settings { model, batch, steps, warmup, threads, seed, learning_rate, .. } = *settings;
     let mut work_hash = Digest::default();
     work_hash.text("train").text(model.name).text(PRECISION).u64(batch).u64(steps).u64(warmup);
     work_hash.u64(learning_rate.to_bits()).u64(seed).u64(WEIGHTS_VERSION).u64(source.digest.value());
-    // Others took their place. How far the loaders had read ahead is not in it: these are of batches that were learnt from.
+    // Other pictures took their place. How far the loaders read ahead does not count: only batches that were
+    // learnt from have entries here.
     left_out::describe(&source.skipped, &mut work_hash);
     Identity {
         name: format!("train {}", model.name),

@@ -17,7 +17,7 @@ use crate::{
     train::{Model, store::Opened},
 };
 
-/// A shard of pictures whose content and class is their number.
+/// A shard of pictures whose content and class equal their number.
 fn shard(format: Format, count: i64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for label in 0..count {
@@ -40,7 +40,7 @@ fn opened(path: &Path) -> Opened {
     open(path, Model::find("mnist").unwrap()).unwrap().expect("there is a shard")
 }
 
-/// Classes of what can be read, and reasons for what cannot.
+/// Classes of readable pictures, and reasons for the others.
 fn read(opened: &Opened) -> (Vec<i64>, Vec<String>) {
     let (mut labels, mut reasons) = (Vec::new(), Vec::new());
     for place in 0..opened.store.len() {
@@ -92,7 +92,7 @@ fn a_cut_shard_has_what_is_before_the_cut(#[case] format: Format, #[case] reason
     assert_eq!(opened.skipped, [(path, reason.to_owned())].into());
 }
 
-/// As where a disk of many was not mounted: the others are trained on, and the report says which were not.
+/// As if one disk of several were not mounted: the report names the missing shards.
 #[test]
 fn a_shard_that_is_not_there_is_left_out_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ fn a_shard_that_is_not_there_is_left_out_by_name() {
     assert!(self::opened(folder.path()).store.is_empty());
 }
 
-/// As Python's tarfile and WebDataset's `TarWriter` write: before each file stands a header that gives its time.
+/// Headers that Python's tarfile and WebDataset's `TarWriter` write before each file, with its time.
 #[rstest]
 #[case::time(b'x', "13 mtime=1.5\n")]
 #[case::for_all(b'g', "13 mtime=1.5\n")]
@@ -118,7 +118,7 @@ fn what_is_no_file_parts_no_picture_from_its_class(#[case] kind: u8, #[case] con
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tar");
     let mut bytes = Vec::new();
-    // Each file of a plain shard begins where the one before it ends: at 1536 bytes for a picture, 1024 for a class.
+    // Each file of a plain shard follows the last one: a picture takes 1536 bytes, a class 1024.
     let plain = shard(Format::Tar, 2);
     for file in [&plain[..1536], &plain[1536..2560], &plain[2560..4096], &plain[4096..5120]] {
         bytes.extend(tar::header(kind, "././@PaxHeader", content.len() as u64));
@@ -144,7 +144,7 @@ fn pictures_without_a_class_are_named() {
         ("b.cls", b"owl"),
         ("c.jpg", &[0; 600]),
         ("c.cls", b"3"),
-        // Its class is that of no picture.
+        // A class without a picture.
         ("d.cls", b"4"),
         ("e.jpg", &[0; 600]),
     ] {
@@ -160,7 +160,7 @@ fn pictures_without_a_class_are_named() {
     assert!(opened.skipped.values().all(|reason| reason == "no .cls with a number follows or precedes it"));
 }
 
-/// Such a file costs its maker nothing where it is a hole, and memory for it would cost the process its life.
+/// Such a file costs its maker nothing if it is a hole; allocating memory for it would kill the process.
 #[rstest]
 #[case(MOST_RECORD_BYTES + 1)]
 #[case(7 << 30)]
@@ -195,7 +195,7 @@ fn one_damaged_record_is_one_left_out() {
 fn classes_that_the_model_does_not_have_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tfrecord");
-    // mnist has ten, and a label of ten is the first one's of a set that counts from 1.
+    // mnist has ten classes; in a set that counts from 1, label 10 is the first one's.
     fs::write(&path, shard(Format::TfRecord, 12)).unwrap();
     let (labels, reasons) = read(&opened(&path));
     assert_eq!(labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
@@ -221,7 +221,7 @@ fn a_folder_without_shards_is_another_matter() {
     assert!(open(folder.path(), Model::find("mnist").unwrap()).unwrap().is_none());
 }
 
-/// Which of them is meant cannot be known.
+/// The program cannot know which kind is meant.
 #[test]
 fn shards_of_two_kinds_are_refused() {
     let folder = tempfile::tempdir().unwrap();

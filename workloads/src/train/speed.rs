@@ -1,19 +1,19 @@
-//! Images per second as tf_cnn_benchmarks counts them: over all steps so far, with the standard error of the mean and the
-//! jitter (1.4826 times the median distance from the median, the deviation of a normal distribution).
+//! Images per second as in tf_cnn_benchmarks: over all steps so far, with the standard error of the mean and
+//! the jitter (1.4826 times the median distance from the median, the deviation of a normal distribution).
 
-/// After some steps.
+/// Speed over the steps so far, images per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Speed {
-    /// Images per second, as are the others.
+    /// Images over elapsed time.
     pub images_per_s: f64,
-    /// The standard error of their mean.
+    /// Standard error of the mean.
     pub uncertainty: f64,
-    /// Their spread, without the outliers.
+    /// Spread without outliers.
     pub jitter: f64,
 }
 
 impl Speed {
-    /// `step_ns` of steps of `batch` images each.
+    /// The speed of steps of `batch` images that took `step_ns` each.
     pub fn of(batch: u64, step_ns: &[u64]) -> Self {
         let count = step_ns.len() as f64;
         let total_ns = step_ns.iter().map(|ns| *ns as f64).sum::<f64>();
@@ -33,7 +33,7 @@ impl Speed {
     }
 }
 
-/// Of at least one number, none of them NaN; the mean of the two in the middle where their number is even.
+/// Median of at least one number, none of them NaN; for an even count the mean of the middle two.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -46,7 +46,7 @@ mod tests {
 
     use super::Speed;
 
-    /// By numpy: `b/t.mean()`, `(b/t).std()/sqrt(n)`, `1.4826*median(abs(s-median(s)))`.
+    /// Expected values by numpy: `b/t.mean()`, `(b/t).std()/sqrt(n)`, `1.4826*median(abs(s-median(s)))`.
     #[rstest]
     #[case(32, &[1_000_000_000], (32.0, 0.0, 0.0))]
     #[case(10, &[100_000_000, 200_000_000, 400_000_000, 500_000_000], (33.333_333, 15.848_403, 22.239))]

@@ -1,5 +1,5 @@
-//! Where the pictures of a training job lie: one file each, or many in a file. Yields the bytes of one picture with its class,
-//! by its place in an order that nothing but the files decides. What is read when, the loader decides.
+//! Storage of a training job's pictures: one file each, or many in a file. Yields the bytes of one picture
+//! with its class, by its place in an order that only the files decide. The loader decides when to read.
 
 use std::{
     fs::File,
@@ -18,7 +18,7 @@ use crate::{
 
 /// All pictures of a job.
 pub trait Store: Send + Sync {
-    /// How many there are, those that will turn out to be damaged too.
+    /// Number of pictures, including those that will turn out to be damaged.
     fn len(&self) -> usize;
 
     /// Whether there are none.
@@ -26,29 +26,29 @@ pub trait Store: Send + Sync {
         self.len() == 0
     }
 
-    /// The picture at that place, or why there is none. An error is the machine's, and no other picture would be any help.
+    /// Picture `place`, or why there is none. An error is the machine's: no other picture would help.
     fn read(&self, place: usize) -> Result<Result<Picture, String>, TrainError>;
 
-    /// What the picture at that place is called.
+    /// Name of the picture at index `place`.
     fn name(&self, place: usize) -> PathBuf;
 
-    /// The files that all of it lies in.
+    /// All files of the store.
     fn files(&self) -> Vec<&Path>;
 }
 
-/// A store, and what tells it from others.
+/// An opened store and its digest.
 pub struct Opened {
     /// The pictures.
     pub store: Box<dyn Store>,
-    /// For reports: `folder`, `tfrecord` or `tar`.
+    /// Kind for reports: `folder`, `tfrecord` or `tar`.
     pub kind: &'static str,
-    /// Equal for stores of the same names, sizes and labels.
+    /// Digest of names, sizes and labels.
     pub digest: Digest,
-    /// What is left out already, with the reason.
+    /// Pictures left out so far, with the reason.
     pub skipped: Skipped,
 }
 
-/// Opens what `path` names: a shard or a folder of them, or a folder of JPEG files.
+/// Opens the data at `path`: a shard or a folder of them, or a folder of JPEG files.
 pub fn open(path: &Path, model: &Model) -> Result<Opened, Error> {
     if let Some(opened) = shards::open(path, model)? {
         return Ok(opened);
@@ -58,7 +58,7 @@ pub fn open(path: &Path, model: &Model) -> Result<Opened, Error> {
     Ok(Opened { store: Box::new(pictures), kind: "folder", digest, skipped: Skipped::new() })
 }
 
-/// Asks the kernel to forget the files' pages, so that they come from the disk; how many it could not ask for.
+/// Asks the kernel to forget the files' pages, so that the disk is read; counts failed files.
 pub fn forget(store: &dyn Store) -> usize {
     let files = store.files();
     let forgotten = files.iter().filter(|path| {

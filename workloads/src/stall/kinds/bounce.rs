@@ -1,8 +1,8 @@
-//! `bounce`: the request is moved from CPU to CPU, exactly SIZE times. Counted as migrations; each move also costs some
-//! `runq` (the kernel's own thread carries it out) and cold caches afterwards, in `cpu`.
+//! `bounce`: the request is moved from CPU to CPU, exactly SIZE times. Counted as migrations; each move also
+//! costs some `runq` (the kernel's own thread carries it out) and cold caches afterwards, in `cpu`.
 //!
-//! `count` is how often the thread was found on the next CPU behind sched_setaffinity; `ns` is all moves together by
-//! `CLOCK_MONOTONIC`. The requests are bound to one CPU at a time, so nothing else moves them.
+//! `count` is how often the thread was found on the next CPU after sched_setaffinity; `ns` is all moves
+//! together by `CLOCK_MONOTONIC`. The requests are bound to one CPU at a time, so nothing else moves them.
 
 use crate::stall::{
     Fault, Injected, Kind, Setup,

@@ -1,12 +1,12 @@
-//! `disk`: the request reads from a disk, past the page cache, until the reads together took SIZE. Charged to `block_io`,
-//! the time off the CPU; `cpu_ns` of it is `cpu`.
+//! `disk`: the request reads from a disk, past the page cache, until the reads together took SIZE. Charged to
+//! `block_io`, the time off the CPU; `cpu_ns` of it is `cpu`.
 //!
-//! `ns` is the sum of the reads, each by `CLOCK_MONOTONIC`, at least SIZE and at most one read more; `count` is how many,
-//! at places that the seed draws. What the disk or its host caches only makes them more.
+//! `ns` is the sum of the reads, each by `CLOCK_MONOTONIC`, at least SIZE and at most one read more; `count`
+//! is the number of reads, at places that the seed draws. Caches of the disk or the host only make them more.
 //!
-//! Of 1 MiB each, so that waiting outweighs asking: in a guest where each interrupt of its virtio disk costs the CPU that
-//! asked, reads of 16 KiB were 48 % CPU time, of 256 KiB 22 %, of 1 MiB 12 %. Of 16 KiB where less is left of SIZE than the
-//! slowest large read took, at least 4 ms, so that SIZE is not passed by far.
+//! Reads have 1 MiB, so that waiting outweighs asking: in a guest where each interrupt of its virtio disk
+//! costs the CPU that asked, reads of 16 KiB were 48 % CPU time, of 256 KiB 22 %, of 1 MiB 12 %. They have 16
+//! KiB if less is left of SIZE than the slowest large read took (at least 4 ms), to end close to SIZE.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -36,18 +36,18 @@ pub(super) const KIND: Kind = Kind {
 const MIB: usize = 1 << 20;
 const LARGE: usize = MIB;
 const SMALL: usize = 16 << 10;
-/// What a large read is taken to need before there was a slower one.
+/// Assumed time of a large read until a slower one was seen, ns.
 const LARGE_NS: u64 = 4_000_000;
-/// Of the file.
+/// Size of the file, bytes.
 const BYTES: usize = 16 * MIB;
 
-/// A direct read needs memory that is aligned to the blocks of the device, which have at most this many bytes.
+/// Alignment of memory for direct reads: that of the device's blocks, which have at most this many bytes.
 const ALIGNED: usize = 4096;
 
 struct Disk {
     file: ColdFile,
     memory: Vec<u8>,
-    /// The slowest large read so far.
+    /// Time of the slowest large read so far.
     large_ns: u64,
     random: Random,
 }

@@ -1,9 +1,10 @@
-//! `fault`: the request touches SIZE pages of a file that is not cached, one major fault each. Charged to `fault`, the
-//! time off the CPU; the rest is `cpu`.
+//! `fault`: the request touches SIZE pages of a file that is not cached, one major fault each. Charged to
+//! `fault`, the time off the CPU; the rest is `cpu`.
 //!
-//! `count` is the growth of the thread's major faults by its rusage; `ns` is touching all pages by `CLOCK_MONOTONIC`. The
-//! file is new, without a name, on the disk of --folder. The kernel is made to forget it before each hit, and a page that
-//! it keeps all the same is no major fault: `count` says so. How fast the disk answers is not this program's to choose.
+//! `count` is the growth of the thread's major faults by its rusage; `ns` is touching all pages by
+//! `CLOCK_MONOTONIC`. The file is new, without a name, on the disk of --folder. The kernel is made to forget
+//! it before each hit, and a page that it keeps all the same is no major fault: `count` says so. How fast the
+//! disk answers is not this program's to choose.
 
 use crate::stall::{
     Fault, Injected, Kind, Setup,

@@ -1,10 +1,10 @@
-//! `helper-late`: the request hands work to a helper thread and waits for it, while a neighbour of higher priority keeps
-//! the helper from its CPU for SIZE. The request itself is charged to `cpu` with `--wait spin`, to `lock` with
-//! `--wait sleep`; the cause is the helper's `runq`. It needs two CPUs and CAP_SYS_NICE.
+//! `helper-late`: the request waits for work of a helper thread, while a neighbour of higher priority keeps
+//! the helper from its CPU for SIZE. The request itself is charged to `cpu` with `--wait spin`, to `lock`
+//! with `--wait sleep`; the cause is the helper's `runq`. It needs two CPUs and CAP_SYS_NICE.
 //!
-//! Every request hands the same work over (an eighth of its own), so those that are spared differ by the fault alone.
-//! `ns` is the neighbour's CPU time from when the helper had its work: the least that the helper waited. The pool is made
-//! by hand: the helper sleeps while it has nothing to do, and only the request may spin.
+//! Every request hands the same work over (an eighth of its own), so spared ones differ by the fault alone.
+//! `ns` is the neighbour's CPU time from when the helper had its work: the least that the helper waited. The
+//! pool is written by hand: the helper sleeps while idle, and only the request may spin.
 
 use std::{
     hint::spin_loop,
@@ -55,7 +55,7 @@ fn make(setup: &Setup) -> Result<Box<dyn Fault>, StallError> {
     let helper = Partner::start("helper", move |orders, _| {
         let ready = cpus::bind(0, cpu);
         let goes_on = ready.is_ok();
-        // Whoever started it may have gone, and then there is nobody to tell.
+        // The receiver may be gone; then nobody needs to be told.
         let _ = bound.send(ready);
         if goes_on {
             serve(&orders, &of_helper, work);

@@ -1,8 +1,8 @@
 //! `lock`: another thread holds a mutex for SIZE while the request wants it. Charged to `lock` (futex).
 //!
-//! The holder has the mutex before the request begins, and is told when the request is about to lock it. `ns` goes from
-//! then until the holder lets go, by `CLOCK_MONOTONIC` in both threads: at least SIZE. The first microseconds of it are
-//! spent spinning, as the standard library's mutex does before it sleeps.
+//! The holder has the mutex before the request begins, and is told when the request is about to lock it. `ns`
+//! runs from then until the holder lets go, by `CLOCK_MONOTONIC` in both threads: at least SIZE. The first
+//! microseconds of it are spent spinning, as the standard library's mutex does before it sleeps.
 
 use std::{
     sync::{
@@ -32,15 +32,15 @@ pub(super) const KIND: Kind = Kind {
 };
 
 enum Order {
-    /// Lock it.
+    /// Lock the mutex.
     Hold,
-    /// Keep it for so long, then let go.
+    /// Keep it for `after_ns`, then let go.
     Release { after_ns: u64 },
 }
 
 struct Lock {
     mutex: Arc<Mutex<()>>,
-    /// Answers each order with the time: when it had the mutex, and when it was about to let go.
+    /// Answers each order with a time: when it had the mutex, and when it was about to let go.
     holder: Partner<Order, u64>,
 }
 
@@ -58,7 +58,7 @@ fn hold(mutex: &Mutex<()>, orders: &Receiver<Order>, answers: &Sender<u64>) {
             Order::Hold => held = Some(lock(mutex)),
             Order::Release { after_ns } => thread::sleep(Duration::from_nanos(after_ns)),
         }
-        // Before it lets go: the request finds the answer there, and waits for the mutex alone.
+        // Answers before it lets go: the request finds the answer there, and waits for the mutex alone.
         if answers.send(clock::monotonic_ns()).is_err() {
             return;
         }
@@ -69,7 +69,7 @@ fn hold(mutex: &Mutex<()>, orders: &Receiver<Order>, answers: &Sender<u64>) {
     drop(held);
 }
 
-/// There is nothing in it that a panic could have left half done.
+/// The mutex guards nothing that a panic could have left half done.
 fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

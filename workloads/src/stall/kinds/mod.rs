@@ -1,6 +1,6 @@
-//! Table: the kinds of faults. A new one is a file here, its `mod` line and its row.
+//! Table of the kinds of faults. A new kind is a file here, its `mod` line and its row.
 //!
-//! Each file says what its fault is charged to, which clock its `ns` is, and what it cannot know.
+//! Each file documents what its fault is charged to, which clock its `ns` is, and what it cannot know.
 
 mod bounce;
 mod disk;
@@ -20,7 +20,7 @@ mod touch;
 
 use super::Kind;
 
-/// In the order in which `list` shows them.
+/// All kinds, in the order in which `list` shows them.
 pub const KINDS: &[&Kind] = &[
     &spin_neighbour::KIND,
     &quota::KIND,

@@ -1,9 +1,9 @@
-//! `pause`: the whole machine is stopped for SIZE while the request computes. Charged to whatever it was doing: `cpu`.
+//! `pause`: the whole machine is stopped for SIZE while the request computes. Charged to that: `cpu`.
 //!
-//! A program cannot stop its own machine. It asks whoever runs it, over the line that GUESTSCOPE_STOPPER names (a serial port
-//! of the guest): `stop NS` goes out, `stopped NS` comes back when the machine runs again. `ns` is what that one measured
-//! by a clock of its own; no clock in here is asked. The request computes from the question to the answer, so it is longer
-//! than the pause by the way that both take.
+//! A program cannot stop its own machine. It asks a stopper outside, over the line that GUESTSCOPE_STOPPER
+//! names (a serial port of the guest): `stop NS` goes out, `stopped NS` comes back when the machine runs
+//! again. `ns` is the stopper's measurement by its own clock, no clock in here. The request computes from the
+//! question to the answer, so it is longer than the pause by the way of both.
 
 use std::{
     fs::{File, OpenOptions},
@@ -30,11 +30,11 @@ pub(super) const KIND: Kind = Kind {
     make,
 };
 
-/// Who stops this machine, as a file.
+/// Variable that names the line to the stopper, a file.
 const STOPPER: &str = "GUESTSCOPE_STOPPER";
-/// How much longer than SIZE an answer may take.
+/// Time beyond SIZE that an answer may take.
 const PATIENCE_NS: u64 = 30_000_000_000;
-/// Between two looks for the answer.
+/// Work between two looks for the answer.
 const LOOK: Work = Work { rounds: 10_000 };
 
 struct Pause {
@@ -52,7 +52,7 @@ fn make(_: &Setup) -> Result<Box<dyn Fault>, StallError> {
     Ok(Box::new(Pause { line, path }))
 }
 
-/// A terminal would send back what it hears. What is no terminal is left as it is.
+/// Sets raw mode: a terminal would echo what it hears. Other files are left as they are.
 fn make_raw(line: &File) {
     // SAFETY: an open descriptor and a whole structure, whose fields may all be zero.
     unsafe {
@@ -78,7 +78,7 @@ impl Fault for Pause {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(source) => return Err(failed("read", source)),
             }
-            // Longer than this, and nobody is there.
+            // After this time nobody is there.
             if clock::monotonic_ns() - started_ns > PATIENCE_NS + size {
                 return Err(failed("read", ErrorKind::TimedOut.into()));
             }

@@ -1,12 +1,13 @@
-//! `quota`: the request's CPU quota runs out, and the kernel keeps it from running for SIZE. Charged to `throttled`. It
-//! needs root and a `cpu` controller, cgroup v1 or v2.
+//! `quota`: the request's CPU quota runs out, and the kernel keeps it from running for SIZE. Charged to
+//! `throttled`. It needs root and a `cpu` controller, cgroup v1 or v2.
 //!
-//! `ns` and `count` are the growth of throttled time and of throttled periods in the kernel's own cpu.stat. The kernel
-//! throttles from when a quota is used up until its period ends, and its periods begin when they like. So the fault is
-//! made in two steps: a period of 1 ms with a quota that nobody can use up, which says that another period begins soon;
-//! then, for the periods after that one, a period of SIZE and the quota. The request burns both quota and the rest of
-//! the short period: about 2.5 ms with the writing, which `cpu_ns` shows. Where others keep it from its CPU meanwhile, it is throttled for
-//! that much less, and where it got less than half of SIZE, for another period. Either way `ns` is what the kernel did.
+//! `ns` and `count` are the growth of throttled time and of throttled periods in the kernel's own cpu.stat.
+//! The kernel throttles from when a quota is used up until its period ends, and its periods begin at
+//! arbitrary times. So the fault is made in two steps: a period of 1 ms with a quota too large to use up,
+//! after which another period begins soon; then, for the periods after that one, a period of SIZE and the
+//! quota. The request burns both quota and the rest of the short period: about 2.5 ms with the writing, which
+//! `cpu_ns` shows. If others keep it from its CPU meanwhile, it is throttled for that much less, and if it
+//! got less than half of SIZE, for another period. Either way `ns` is what the kernel did.
 
 use std::{thread, time::Duration};
 
@@ -25,25 +26,25 @@ pub(super) const KIND: Kind = Kind {
     what: "the request's CPU quota runs out, and it is throttled for SIZE",
     needs: "root, and a cpu controller of cgroups",
     unit: Unit::Time,
-    // The kernel refuses periods of more than a second.
+    // The kernel refuses periods above one second.
     range: 1_000_000..=900_000_000,
     default: 20_000_000,
     bound: true,
     make,
 };
 
-/// The shortest period that the kernel takes.
+/// Shortest period that the kernel takes.
 const SHORT_NS: u64 = 1_000_000;
-/// The quota that runs out. More than a short period, so that it does not run out in that.
+/// Quota that runs out. Longer than a short period, so that it does not run out in that.
 const QUOTA_NS: u64 = 1_200_000;
-/// More than one thread can use, in any period.
+/// Quota that one thread cannot use up in any period.
 const ENDLESS_NS: u64 = 100_000_000_000;
-/// Until the kernel must have throttled a group that uses its CPU without a pause.
+/// Time within which the kernel must throttle a group that uses its CPU without a pause.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
 struct Quota {
     group: Group,
-    /// The period of the last fault is over then.
+    /// Time when the period of the last fault is over.
     over_ns: u64,
 }
 
@@ -56,7 +57,7 @@ impl Fault for Quota {
         self.group.join()
     }
 
-    /// The timer of the last fault's period must have come to its end: only then does a new period count at once.
+    /// Waits until the timer of the last fault's period has ended: only then does a new period count at once.
     fn arm(&mut self, _: u64) -> Result<(), StallError> {
         thread::sleep(Duration::from_nanos(self.over_ns.saturating_sub(clock::monotonic_ns())));
         Ok(())
@@ -77,8 +78,8 @@ impl Fault for Quota {
 }
 
 impl Quota {
-    /// Uses the CPU until the kernel has throttled the group for more than that and let it go again. Both books must
-    /// show it: the period may be counted before the time is.
+    /// Uses the CPU until the kernel has throttled the group for more than `enough_ns` and let it go again.
+    /// Both counters must show it: the period may be counted before the time is.
     fn burn_until_throttled(&self, before: Throttling, enough_ns: u64) -> Result<(), StallError> {
         let start_ns = clock::monotonic_ns();
         loop {

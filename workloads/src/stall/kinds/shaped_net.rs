@@ -1,10 +1,10 @@
-//! `shaped-net`: the request asks for bytes over a slow link, and they take SIZE. Charged to `net`, the time off the CPU;
-//! `cpu_ns` of it is `cpu`. It needs root, and `ip` and `tc` of iproute2.
+//! `shaped-net`: the request asks for bytes over a slow link, and they take SIZE. Charged to `net`, the time
+//! off the CPU; `cpu_ns` of it is `cpu`. It needs root, and `ip` and `tc` of iproute2.
 //!
-//! The link is a veth pair between two network namespaces of its own, shaped to 100 Mbit/s by the kernel's token bucket. A
-//! question of eight bytes says how many to send: as many as the link takes in SIZE, headers included, after those that it
-//! takes at once. `ns` goes from before the question until the last byte, by `CLOCK_MONOTONIC`; where it is less than nine tenths
-//! of SIZE the link was not slow, and that is an error. `count` is how many bytes.
+//! The link is a veth pair between two network namespaces of its own, shaped to 100 Mbit/s by the kernel's
+//! token bucket. A question of eight bytes asks for as many bytes as the link takes in SIZE, headers
+//! included, after its burst. `ns` runs from before the question until the last byte, by `CLOCK_MONOTONIC`;
+//! below nine tenths of SIZE the link was not slow, and that is an error. `count` is the number of bytes.
 
 use std::{
     io::{self, Read, Write},
@@ -35,7 +35,7 @@ pub(super) const KIND: Kind = Kind {
 };
 
 const RATE: Rate = Rate { bytes_per_second: 12_500_000, burst_bytes: 16 << 10 };
-/// Bytes of a segment, and with what the link counts around them: headers of Ethernet, IP and TCP with its time stamps.
+/// Bytes of a segment, and of its frame as the link counts it: with Ethernet, IP and TCP (timestamps).
 const SEGMENT: u64 = 1448;
 const FRAME: u64 = SEGMENT + 14 + 20 + 32;
 const PIECE: usize = 64 << 10;
@@ -50,7 +50,7 @@ fn make(_: &Setup) -> Result<Box<dyn Fault>, StallError> {
     Ok(Box::new(ShapedNet { link, memory: vec![0; PIECE] }))
 }
 
-/// One question: how many bytes. They are the answer.
+/// Answers one question: the number of bytes to send.
 fn send(socket: &mut TcpStream) -> io::Result<()> {
     let mut number = [0; 8];
     socket.read_exact(&mut number)?;
@@ -64,7 +64,7 @@ fn send(socket: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// How many bytes take that long.
+/// Number of bytes that take `ns`.
 fn bytes_of(ns: u64) -> u64 {
     let frames = ns.saturating_mul(RATE.bytes_per_second / 1000) / 1_000_000 + RATE.burst_bytes;
     frames * SEGMENT / FRAME
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn so_many_bytes_take_so_long() {
-        // A tenth of a second of the link, and what it takes at once, in whole segments' share.
+        // A tenth of a second of the link and its burst, scaled by the payload's share of a frame.
         assert_eq!(bytes_of(100_000_000), (1_250_000 + 16_384) * 1448 / 1514);
         assert_eq!(bytes_of(10_000_000_000), (125_000_000 + 16_384) * 1448 / 1514);
     }

@@ -1,7 +1,7 @@
 //! `sleep`: the request sleeps for SIZE, in nanosleep. Charged to `sleep`.
 //!
-//! `ns` is by `CLOCK_MONOTONIC` around the call. Its end, from when the timer fired until the thread runs again, is the
-//! scheduler's: an observer charges it to `runq`.
+//! `ns` is by `CLOCK_MONOTONIC` around the call. Its end, from the timer's expiry until the thread runs
+//! again, is scheduling delay: an observer charges it to `runq`.
 
 use std::{thread, time::Duration};
 

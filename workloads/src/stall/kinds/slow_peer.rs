@@ -1,8 +1,8 @@
-//! `slow-peer`: the request asks another thread over a socket or a pipe, and the answer comes after SIZE. Charged to
-//! `net` for `--peer socket` (a pair of Unix sockets), to `other` for `--peer pipe`.
+//! `slow-peer`: the request asks another thread over a socket or a pipe, and the answer comes after SIZE.
+//! Charged to `net` for `--peer socket` (a pair of Unix sockets), to `other` for `--peer pipe`.
 //!
-//! `ns` goes from before the question until the peer is about to answer, by `CLOCK_MONOTONIC` in both threads: at least
-//! SIZE. No device and no protocol is involved; it is no shaped network.
+//! `ns` runs from before the question until the peer is about to answer, by `CLOCK_MONOTONIC` in both
+//! threads: at least SIZE. No device and no protocol is involved; it is no shaped network.
 
 use std::{
     io::{self, Read, Write},
@@ -32,7 +32,7 @@ pub(super) const KIND: Kind = Kind {
 struct SlowPeer {
     reads: Box<dyn Read>,
     writes: Box<dyn Write>,
-    /// After the ends above, which it waits for: they are closed first.
+    /// Declared after the ends above, which are closed first: the peer waits for that.
     _peer: Partner<(), ()>,
 }
 
@@ -61,7 +61,7 @@ where
     Ok(Box::new(SlowPeer { reads: Box::new(own.0), writes: Box::new(own.1), _peer: peer }))
 }
 
-/// One question: how long to take. The answer is the time.
+/// Answers one question: sleeps for as long as it asks.
 fn answer(reads: &mut impl Read, writes: &mut impl Write) -> io::Result<()> {
     let mut number = [0; 8];
     reads.read_exact(&mut number)?;

@@ -1,9 +1,9 @@
-//! `spin`: the request busy-waits for a partner that is SIZE late. Charged to `cpu`: the kernel cannot tell waiting from
-//! working.
+//! `spin`: the request busy-waits for a partner that is SIZE late. Charged to `cpu`: the kernel sees only
+//! work.
 //!
-//! The partner sleeps; `ns` goes from before it was told until it comes, by `CLOCK_MONOTONIC` in both threads: at least
-//! SIZE. Where the request shares its CPU, part of that is `runq`, and `cpu_ns` says how much was not. This is a loop made
-//! by hand over one variable; `spin-openmp` waits in libgomp.
+//! The partner sleeps; `ns` runs from before it was told until it comes, by `CLOCK_MONOTONIC` in both
+//! threads: at least SIZE. If the request shares its CPU, part of that is `runq`; `cpu_ns` is the rest. This
+//! loop is written by hand and reads one variable; `spin-openmp` waits in libgomp.
 
 use std::{
     hint::spin_loop,
@@ -34,7 +34,7 @@ pub(super) const KIND: Kind = Kind {
 };
 
 struct Spin {
-    /// When the partner came; 0 until then.
+    /// Time when the partner came; 0 until then.
     came_ns: Arc<AtomicU64>,
     partner: Partner<u64, ()>,
 }

@@ -1,9 +1,9 @@
-//! `spin-neighbour`: a thread of higher priority takes the request's CPU for SIZE while the request wants to run.
-//! Charged to `runq`. It needs CAP_SYS_NICE.
+//! `spin-neighbour`: a thread of higher priority takes the request's CPU for SIZE while the request wants to
+//! run. Charged to `runq`. It needs CAP_SYS_NICE.
 //!
-//! `ns` is the neighbour's own CPU time: the least that the request waited. Switching to it and back adds some
-//! microseconds, and a hypervisor that takes the CPU away meanwhile (steal) adds what `wall_ns` shows. The kernel keeps
-//! 5 % of each second for ordinary threads, hence the upper bound of SIZE.
+//! `ns` is the neighbour's own CPU time: the least that the request waited. Switching to it and back adds
+//! some microseconds, and a hypervisor that takes the CPU away meanwhile (steal) adds what `wall_ns` shows.
+//! The kernel keeps 5 % of each second for ordinary threads, hence the upper bound of SIZE.
 
 use crate::stall::{
     Fault, Injected, Kind, Setup,
@@ -33,7 +33,7 @@ impl Fault for SpinNeighbour {
     }
 
     fn inject(&mut self, size: u64) -> Result<Injected, StallError> {
-        // Again, because a fault before this one may have moved the request. Where it has not, this costs nothing.
+        // Again, because an earlier fault may have moved the request. Otherwise this costs nothing.
         self.0.move_to(cpus::current()?)?;
         self.0.hold(size);
         Ok(Injected { ns: self.0.held_ns(), count: None })

@@ -1,8 +1,9 @@
-//! `spin-openmp`: the request ends a parallel region of libgomp's, and busy-waits in there for the other thread of it, which is
-//! SIZE late. Charged to `cpu`, as `spin` is; the cause is `cpu.spin`, since samples tell the library's code.
+//! `spin-openmp`: the request ends a parallel region of libgomp and busy-waits for its other thread, which is
+//! SIZE late. Charged to `cpu`, as `spin` is; the cause is `cpu.spin`: samples show the library's code.
 //!
-//! The other thread sleeps; `ns` goes from before the region until that one comes, by `CLOCK_MONOTONIC` in both. libgomp has
-//! to be in the process already, as it is where libtorch was linked, and told not to sleep: OMP_WAIT_POLICY=active.
+//! The other thread sleeps; `ns` runs from before the region until that thread comes, by `CLOCK_MONOTONIC` in
+//! both. libgomp must be in the process already, as it is with libtorch, and told not to sleep:
+//! OMP_WAIT_POLICY=active.
 
 use std::{
     ffi::{CStr, c_int, c_uint, c_void},
@@ -25,18 +26,18 @@ pub(super) const KIND: Kind = Kind {
     make,
 };
 
-/// The request's own and the late one.
+/// The request's own thread and the late one.
 const THREADS: c_uint = 2;
 
 type Body = extern "C" fn(*mut c_void);
 
-/// What libgomp offers to compiled programs (GCC's libgomp ABI).
+/// Functions of GCC's libgomp ABI for compiled programs.
 struct Openmp {
     parallel: unsafe extern "C" fn(Body, *mut c_void, c_uint, c_uint),
     thread_num: unsafe extern "C" fn() -> c_int,
 }
 
-/// What a region is given.
+/// Argument of a region.
 struct Region {
     thread_num: unsafe extern "C" fn() -> c_int,
     late_ns: u64,
@@ -48,7 +49,7 @@ fn make(_: &Setup) -> Result<Box<dyn Fault>, StallError> {
         return Err(StallError::WaitPolicy);
     }
     let mut openmp = Openmp::find().ok_or(StallError::NoOpenmp)?;
-    // The first region makes the thread.
+    // The first region starts the other thread.
     openmp.inject(0)?;
     Ok(Box::new(openmp))
 }
@@ -74,7 +75,7 @@ impl Openmp {
     }
 }
 
-/// What each thread of the region does.
+/// Body of each thread of the region.
 extern "C" fn body(region: *mut c_void) {
     // SAFETY: it is the region of `inject`, which waits for all of its threads.
     let region = unsafe { &*region.cast::<Region>() };

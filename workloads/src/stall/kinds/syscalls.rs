@@ -1,7 +1,7 @@
 //! `syscalls`: the request spends SIZE of CPU time in system calls. Charged to `cpu`; nothing waits.
 //!
-//! `ns` is the thread's CPU time, `count` the calls, reads of 64 KiB of zeros: the kernel is busy for microseconds in
-//! each, so that nearly all of the time is kernel time, where a call like getppid would spend half of it in between.
+//! `ns` is the thread's CPU time, `count` the number of calls, reads of 64 KiB of zeros: each keeps the
+//! kernel busy for microseconds, so nearly all is kernel time; with a call like getppid half would be user's.
 
 use std::{fs::File, io::Read as _};
 
@@ -23,7 +23,7 @@ pub(super) const KIND: Kind = Kind {
 
 struct Syscalls {
     zeros: File,
-    /// Written once, so that the reads meet no page fault.
+    /// Written once, so that the reads cause no page fault.
     buffer: Vec<u8>,
 }
 

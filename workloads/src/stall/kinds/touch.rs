@@ -1,8 +1,8 @@
-//! `touch`: the request touches SIZE pages of new memory, one minor fault each, and gives them back. Charged to `cpu`:
-//! a minor fault does not wait.
+//! `touch`: the request touches SIZE pages of new memory, one minor fault each, and gives them back. Charged
+//! to `cpu`: a minor fault does not wait.
 //!
-//! `count` is the growth of the thread's minor faults by its rusage: at least SIZE, and a few where a table of pages is
-//! new as well. `ns` is the thread's CPU time in mapping, touching and unmapping. Small pages only.
+//! `count` is the growth of the thread's minor faults by its rusage: at least SIZE, and a few more for new
+//! page tables. `ns` is the thread's CPU time in mapping, touching and unmapping. Small pages only.
 
 use crate::stall::{
     Fault, Injected, Kind,

@@ -1,5 +1,5 @@
-//! The kernel's clocks and counters of this thread, as plain numbers. None of these calls can fail on Linux with the
-//! constants used here, so a failure reads as zero.
+//! The kernel's clocks and counters of this thread, as plain numbers. None of these calls can fail on Linux
+//! with the constants used here, so a failure reads as zero.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ pub fn monotonic_ns() -> u64 {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
-/// CPU time of the calling thread. A system call, never the vDSO: the kernel brings its books up to date for it,
-/// which also makes it see at once that a CPU quota has run out.
+/// CPU time of the calling thread. A system call, never the vDSO: the kernel brings its books up to date for
+/// it, which also makes it see at once that a CPU quota has run out.
 pub fn thread_cpu_ns() -> u64 {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// How long the calling thread has waited in run queues since it began, by the second number of its schedstat. Zero where
-/// the kernel keeps no such books.
+/// Time that the calling thread has waited in run queues since it began, by the second number of its
+/// schedstat. Zero if the kernel does not count it.
 pub fn run_delay_ns() -> u64 {
     let read = std::fs::read_to_string("/proc/thread-self/schedstat");
     let second =

@@ -1,5 +1,5 @@
-//! A file on a real disk of which nothing is cached. Yields the open file; its name is gone at once, so nothing stays
-//! behind however the program ends. What the disk or its host caches it does not know.
+//! An uncached file on a real disk. Yields the open file; its name is removed at once, so nothing stays
+//! behind however the program ends. It knows nothing of caches in the disk or the host.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,7 +18,7 @@ use nix::{
 use super::mapping::{Mapping, page_bytes};
 use crate::{data::random::Random, stall::error::StallError};
 
-/// How often the kernel is asked again to forget pages that are still there. Writing back takes a disk milliseconds.
+/// How often the kernel is asked to forget remaining pages. Writing back takes a disk milliseconds.
 const TRIES: u32 = 50;
 
 /// The file.
@@ -29,7 +29,7 @@ pub struct ColdFile {
 }
 
 impl ColdFile {
-    /// Writes that many pages into a new file in `folder` and opens it for reading; past the page cache if `direct`.
+    /// Writes `pages` pages into a new file in `folder`; opens it for reading, with O_DIRECT if `direct`.
     pub fn create(kind: &'static str, folder: &Path, pages: usize, direct: bool) -> Result<Self, StallError> {
         let path = folder.join(format!(".guestscope-{kind}-{}", std::process::id()));
         let failed = |action| {
@@ -57,7 +57,7 @@ impl ColdFile {
         Ok(Self { file, pages })
     }
 
-    /// Makes the kernel forget the file's pages. Yields how many it keeps all the same.
+    /// Makes the kernel forget the file's pages. Returns the number of pages that it keeps.
     pub fn forget(&self) -> Result<usize, StallError> {
         let mapping = Mapping::of_file(&self.file, self.pages)?;
         let mut left = self.pages;

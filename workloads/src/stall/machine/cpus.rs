@@ -1,5 +1,4 @@
-//! Which CPUs this process may use, and threads bound to them. Yields the numbers the kernel gives them. It asks
-//! nothing about topology.
+//! CPUs that this process may use, and threads bound to them. Yields CPU numbers. It ignores topology.
 
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
@@ -35,7 +34,7 @@ pub fn allow(thread: i32, cpus: &[usize]) -> Result<(), StallError> {
 
 /// Gives the calling thread the lowest real-time priority, above every ordinary thread.
 ///
-/// By the bare call: musl's wrapper only says that it is not implemented.
+/// As a raw system call: musl's wrapper only returns ENOSYS.
 pub fn become_real_time() -> nix::Result<()> {
     #[repr(C)]
     struct Parameters {

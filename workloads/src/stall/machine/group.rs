@@ -1,9 +1,9 @@
-//! A cgroup of its own for one thread, with a CPU quota: by the `cpu` controller of cgroup v1 or of v2, whichever this
-//! system has. Yields the kernel's own books of throttling. It wants root, and removes what it made when dropped; what
-//! a killed process left behind, the next one removes.
+//! A cgroup for one thread, with a CPU quota: by the `cpu` controller of cgroup v1 or v2, as this system has.
+//! Yields the kernel's own counters of throttling. It needs root, and removes its groups when dropped; groups
+//! that a killed process left behind, the next one removes.
 //!
-//! v1 moves single threads. v2 does so only below a threaded group, so there the process moves into a group of its own
-//! first, and the thread into a threaded child of it. That the root hands `cpu` down stays switched on.
+//! v1 moves single threads. v2 does so only below a threaded group, so there the process moves into its own
+//! group, and the thread into a threaded child of it. The root's cgroup.subtree_control keeps `cpu` enabled.
 
 use std::{
     fs, io,
@@ -20,13 +20,13 @@ use super::hierarchy::{Hierarchy, Version};
 use crate::stall::error::StallError;
 
 const PREFIX: &str = "guestscope-stall-";
-/// The threaded children on v2.
+/// Names of the threaded children on v2.
 const WORKER: &str = "worker";
 const ANCHOR: &str = "anchor";
-/// The kernel's own default period, as the anchor's period and quota.
+/// The kernel's default period, for the anchor's period and quota.
 const USUAL_PERIOD_NS: u64 = 100_000_000;
 
-/// What cpu.stat says.
+/// Counters of cpu.stat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttling {
     /// Periods in which the quota ran out.
@@ -38,24 +38,25 @@ pub struct Throttling {
 #[derive(Debug)]
 pub struct Group {
     version: Version,
-    /// Where the process was, and goes back to.
+    /// The process's original group, to which it returns.
     home: PathBuf,
-    /// What was made, in order; the last has the quota and the thread.
+    /// Groups made, in order; the last has the quota and the thread.
     made: Vec<PathBuf>,
-    /// The thread inside.
+    /// Number of the thread inside.
     member: Option<String>,
 }
 
 impl Group {
-    /// Makes it, without a quota, for a thread of this process.
+    /// Makes the group, without a quota, for a thread of this process.
     pub fn create() -> Result<Self, StallError> {
         let Hierarchy { version, mount, home } = Hierarchy::find()?;
         // On v2 only the root may hold processes and still hand its controllers down.
         let parent = if version == Version::One { &home } else { &mount };
         sweep(parent);
         let mut group = Self { version, home: home.clone(), made: Vec::new(), member: None };
-        // An empty group with a quota, for as long as the other one lives: the kernel patches its own code where the first
-        // quota of the system comes and where the last one goes, which may take longer than what is to be injected.
+        // An empty group with a quota, for as long as the other group lives: the kernel patches its own code
+        // when the system's first quota appears and when the last one goes, perhaps for longer than the
+        // fault.
         let (anchor, worker) = match version {
             Version::One => (parent.join(name()), parent.join(name())),
             Version::Two => {
@@ -74,7 +75,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Moves the calling thread in. Threads that it starts from now on are born inside.
+    /// Moves the calling thread in. Threads that it starts later begin inside.
     pub fn join(&mut self) -> Result<(), StallError> {
         let thread = gettid().to_string();
         write(&self.path().join(self.version.threads_file()), &thread)?;
@@ -82,12 +83,12 @@ impl Group {
         Ok(())
     }
 
-    /// So much CPU time in each period.
+    /// Sets the CPU time per period.
     pub fn limit(&self, quota_ns: u64, period_ns: u64) -> Result<(), StallError> {
         self.write_limit(&(quota_ns / 1000).to_string(), period_ns)
     }
 
-    /// As much CPU time as there is. The timer of the periods runs out once more, in steps of this period.
+    /// Removes the limit. The period timer expires once more, in steps of this period.
     pub fn unlimit(&self, period_ns: u64) -> Result<(), StallError> {
         self.write_limit(if self.version == Version::One { "-1" } else { "max" }, period_ns)
     }
@@ -116,8 +117,8 @@ impl Group {
         self.made.last().map_or(Path::new(""), PathBuf::as_path)
     }
 
-    /// On v2: only then may the last one made hold single threads, and have the `cpu` controller beside a parent that
-    /// holds processes.
+    /// On v2 makes the last group threaded: only then may it hold single threads, and have the `cpu`
+    /// controller below a parent that holds processes.
     fn make_threaded(&self) -> Result<(), StallError> {
         if self.version == Version::Two {
             write(&self.path().join("cgroup.type"), "threaded")?;
@@ -141,7 +142,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whatever fails here leaves an empty group, which costs nothing and is swept away by the next run.
+        // A failure here leaves an empty group, which costs nothing and is removed by the next run.
         if let (Some(thread), Version::One) = (&self.member, self.version) {
             let _ = write(&self.home.join("tasks"), thread);
         }
@@ -149,7 +150,7 @@ impl Drop for Group {
             let _ = write(&self.home.join("cgroup.procs"), &process::id().to_string());
         }
         for path in self.made.iter().rev() {
-            // The kernel may hold a group that was just left for some milliseconds more.
+            // The kernel may keep a group busy for some milliseconds after its last thread left.
             for _ in 0..50 {
                 if fs::remove_dir(path).is_ok() {
                     break;
@@ -160,13 +161,13 @@ impl Drop for Group {
     }
 }
 
-/// Of this process, and like no other of its groups.
+/// Name of a group: of this process, and unique among its groups.
 fn name() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     format!("{PREFIX}{}-{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Removes groups whose process is gone. One that is not empty stays: the kernel refuses.
+/// Removes groups whose process is gone. Nonempty ones stay: the kernel refuses.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -180,7 +181,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Lets the children of a v2 group have the `cpu` controller.
+/// Enables the `cpu` controller for the children of a v2 group.
 fn hand_down(path: &Path) -> Result<(), StallError> {
     let path = path.join("cgroup.subtree_control");
     let given = fs::read_to_string(&path).unwrap_or_default();
@@ -192,7 +193,7 @@ fn write(path: &Path, text: &str) -> Result<(), StallError> {
     written.map_err(|source| StallError::Group { action: "write", path: path.to_owned(), source })
 }
 
-/// v1 counts nanoseconds, v2 microseconds, each under a name of its own.
+/// Parses cpu.stat: v1 counts nanoseconds, v2 microseconds, each under its own name.
 fn parse(stat: &str) -> Throttling {
     let mut throttling = Throttling::default();
     for line in stat.lines() {

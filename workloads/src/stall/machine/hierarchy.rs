@@ -1,5 +1,5 @@
-//! Where a controller of this system is, and where in it this process is. Yields paths, from
-//! /proc/self/mountinfo and /proc/self/cgroup. It writes nothing.
+//! Location of a cgroup controller, and this process's group in it. Yields paths, from /proc/self/mountinfo
+//! and /proc/self/cgroup. It writes nothing.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::stall::error::StallError;
 
-/// Of cgroups.
+/// Version of cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     One,
@@ -16,7 +16,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The file into which a thread's number is written to move it.
+    /// Name of the file into which a thread's number is written to move it.
     pub fn threads_file(self) -> &'static str {
         match self {
             Self::One => "tasks",
@@ -25,17 +25,17 @@ impl Version {
     }
 }
 
-/// The hierarchy with a controller.
+/// Hierarchy with a controller.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hierarchy {
     pub version: Version,
     pub mount: PathBuf,
-    /// The group of this process, as a folder.
+    /// Folder of this process's group.
     pub home: PathBuf,
 }
 
 impl Hierarchy {
-    /// That of `cpu`.
+    /// The hierarchy of `cpu`.
     pub fn find() -> Result<Self, StallError> {
         Self::of("cpu").ok_or(StallError::NoCpuController)
     }
@@ -63,8 +63,8 @@ fn two(mounts: &str, groups: &str) -> Option<Hierarchy> {
     Some(Hierarchy { version: Version::Two, home: folder(&mount, root, group), mount })
 }
 
-/// Which group of a hierarchy is mounted, and where. Fields of a line: number, parent, device, root, mount point,
-/// options, any number of others, a dash, type, source, options of the file system.
+/// Which group of a hierarchy is mounted, and where. Fields of a line: number, parent, device, root, mount
+/// point, options, any number of others, a dash, type, source, options of the file system.
 fn mounted<'a>(mounts: &'a str, kind: &str, fits: impl Fn(&str) -> bool) -> Option<(&'a str, PathBuf)> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -74,7 +74,7 @@ fn mounted<'a>(mounts: &'a str, kind: &str, fits: impl Fn(&str) -> bool) -> Opti
     })
 }
 
-/// A container may see a part of the hierarchy only: `root` is the group that is mounted.
+/// A container may see only a part of the hierarchy: `root` is the group that is mounted.
 fn folder(mount: &Path, root: &str, group: &str) -> PathBuf {
     let group = Path::new(group);
     let inside = group.strip_prefix(root).unwrap_or(group);

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM as a flag that is looked at between requests, so that a run which was stopped still removes
-//! its cgroups. A second signal ends the process at once.
+//! Ctrl-C and SIGTERM as a flag that is checked between requests, so that a stopped run still removes its
+//! cgroups. A second signal ends the process at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ extern "C" fn stop(_: libc::c_int) {
     STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// From now on the first signal sets the flag.
+/// Makes the first signal set the flag.
 pub fn listen() -> Result<(), StallError> {
     let flags = SaFlags::SA_RESTART | SaFlags::SA_RESETHAND;
     let action = SigAction::new(SigHandler::Handler(stop), flags, SigSet::empty());

@@ -1,9 +1,10 @@
-//! A slow link: a veth pair between two network namespaces of its own, whose far end sends at a known rate (qdisc tbf).
-//! Yields the near end's socket of a TCP connection over it, which any thread may use, and a thread at the far end that
-//! serves the other one.
+//! A slow link: a veth pair between two network namespaces of its own, whose far end sends at a known rate
+//! (qdisc tbf). Yields the near end's socket of a TCP connection over it, which any thread may use, and a
+//! thread at the far end that serves the other socket.
 //!
-//! A namespace is a thread's: two threads of this process get one each, and the rest of it stays where it is. Nothing has
-//! a name outside of them, so nothing is left behind, however the process ends. `ip` and `tc` of iproute2 do the work.
+//! A namespace belongs to a thread: two threads of this process get one each, and the rest of the process
+//! stays. Nothing has a name outside of them, so nothing is left behind, however the process ends. `ip` and
+//! `tc` of iproute2 do the work.
 
 use std::{
     ffi::OsStr,
@@ -17,27 +18,27 @@ use std::{
 use super::partner::Partner;
 use crate::stall::error::StallError;
 
-/// Both ends, of a network that documentation uses.
+/// Addresses of both ends, from a network reserved for documentation.
 const NEAR: &str = "192.0.2.1";
 const FAR: &str = "192.0.2.2";
 const PREFIX: &str = "/30";
-/// What may wait for the link: more than TCP keeps there.
+/// Queue of the link: more than TCP keeps there.
 const LIMIT: &str = "16mb";
 
-/// How fast it is.
+/// Rate of the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub bytes_per_second: u64,
-    /// What it takes at once after a pause.
+    /// Bytes that the link sends at once after a pause.
     pub burst_bytes: u64,
 }
 
-/// What the far end is told to do next.
+/// Next order to the far end.
 #[derive(Debug)]
 enum Order {
-    /// Its device is there: be ready for a connection.
+    /// Its device is there: listen for a connection.
     SetUp,
-    /// Somebody has connected.
+    /// The near end has connected.
     Serve,
 }
 
@@ -52,7 +53,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Makes it. `serve` has the other end's socket, until this one is closed.
+    /// Makes the link. `serve` has the far end's socket, until the near one is closed.
     pub fn create(rate: Rate, serve: impl FnOnce(TcpStream) + Send + 'static) -> Result<Self, StallError> {
         let far = Partner::start("far end", move |orders, answers| far_end(rate, &orders, &answers, serve))?;
         let thread = far.answer()??;
@@ -68,7 +69,7 @@ impl Link {
             far.order(Order::Serve)?;
             Ok((socket, far))
         };
-        // A thread of its own: there is no way back into the namespace that it leaves.
+        // In a thread of its own: it cannot return to the namespace that it leaves.
         let name = "near end";
         let thread = Builder::new().name(name.to_owned()).spawn(near);
         let thread = thread.map_err(|source| StallError::Thread { name, source })?;
@@ -80,7 +81,7 @@ impl Link {
 fn far_end(rate: Rate, orders: &Receiver<Order>, answers: &Sender<Answer>, serve: impl FnOnce(TcpStream)) {
     // SAFETY: takes nothing.
     let thread = own_network().map(|()| unsafe { libc::gettid() }.unsigned_abs());
-    // Nobody listens any more where the other end has failed: there is nothing to do then.
+    // If the near end has failed, nobody listens and there is nothing to do.
     if answers.send(thread).is_err() || !matches!(orders.recv(), Ok(Order::SetUp)) {
         return;
     }
@@ -94,7 +95,7 @@ fn far_end(rate: Rate, orders: &Receiver<Order>, answers: &Sender<Answer>, serve
             return;
         }
     };
-    // The connection is made before it is accepted, so that nobody waits here for one that never comes.
+    // The connection is made before it is accepted, so accept never waits for one that does not come.
     if matches!(orders.recv(), Ok(Order::Serve))
         && let Ok((socket, _)) = listener.accept()
     {
@@ -116,7 +117,7 @@ fn set_up(device: &str, address: &str) -> Result<(), StallError> {
     run("ip", ["link", "set", device, "up"])
 }
 
-/// The far device sends at the rate, and somebody may connect there.
+/// Shapes the far device to the rate, and listens there.
 fn listen(rate: Rate) -> Result<(TcpListener, u16), StallError> {
     set_up("far", FAR)?;
     let (per_second, burst) = (format!("{}bps", rate.bytes_per_second), format!("{}b", rate.burst_bytes));

@@ -1,5 +1,5 @@
-//! Mapped memory that is given back when dropped: anonymous, or the pages of a file. Yields single touches and which
-//! pages are resident. It never holds a reference into the memory, so nobody can be surprised by another writer.
+//! Mapped memory that is unmapped when dropped: anonymous, or the pages of a file. Yields single touches and
+//! which pages are resident. It never holds a reference into the memory, so another writer cannot break one.
 
 use std::{fs::File, os::fd::AsRawFd as _, ptr};
 
@@ -23,7 +23,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// New memory in small pages, none of them there yet.
+    /// New memory in small pages, none of them present yet.
     pub fn anonymous(pages: usize) -> Result<Self, StallError> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // Without the advice a huge page may come with the first touch and spare the other 511 faults.
@@ -43,7 +43,7 @@ impl Mapping {
         if memory == libc::MAP_FAILED {
             return Err(StallError::call("mmap")(Errno::last()));
         }
-        // SAFETY: the range is the mapping. Advice may be refused (EINVAL where the kernel has no huge pages).
+        // SAFETY: the range is the mapping. Advice may be refused (EINVAL without huge pages in the kernel).
         unsafe { libc::madvise(memory, bytes, advice) };
         Ok(Self { memory: memory.cast(), pages, page_bytes })
     }

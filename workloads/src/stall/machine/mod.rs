@@ -1,5 +1,5 @@
-//! What the kinds of stalls share of the machine: clocks, CPUs, threads that serve a fault, cgroups, files that are
-//! not cached. It knows no kind and no request.
+//! Facilities that the kinds of stalls share: clocks, CPUs, threads that serve a fault, cgroups, files that
+//! are not cached. It knows no kind and no request.
 
 pub mod clock;
 pub mod cold;

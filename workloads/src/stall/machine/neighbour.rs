@@ -1,8 +1,8 @@
-//! A real-time thread that takes a CPU away: while it spins there, no ordinary thread runs on that CPU. Yields the
-//! CPU time that it held, by its own thread clock. It needs CAP_SYS_NICE.
+//! A real-time thread that takes a CPU away: while it spins there, no ordinary thread runs on that CPU.
+//! Yields the CPU time that it held, by its own thread clock. It needs CAP_SYS_NICE.
 //!
-//! It belongs to the same process as what it disturbs; to a ledger it is a neighbour like any other. Orders go through
-//! atomics and a parked thread, never through a lock: whoever gives one is preempted before the call returns.
+//! It belongs to the disturbed process; to a ledger it is a neighbour like any other. Orders go through
+//! atomics and a parked thread, never through a lock: the caller is preempted before the call returns.
 
 use std::{
     hint::spin_loop,
@@ -22,13 +22,13 @@ const NAME: &str = "neighbour";
 #[derive(Debug, Default)]
 struct Shared {
     tid: AtomicI32,
-    /// How long to hold the CPU next; 0 when there is nothing to do.
+    /// Time to hold the CPU next; 0 when there is nothing to do.
     order_ns: AtomicU64,
-    /// It has the CPU.
+    /// Whether it has the CPU.
     holding: AtomicBool,
-    /// The time to hold counts from here.
+    /// Set when the time to hold starts to count.
     go: AtomicBool,
-    /// How long the last one was, 0 until it is over.
+    /// CPU time of the last hold; 0 until it is over.
     held_ns: AtomicU64,
     end: AtomicBool,
 }
@@ -42,7 +42,7 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Starts it on `cpu`; it sleeps there until it is told to hold it.
+    /// Starts the thread on `cpu`; it sleeps there until it is told to hold the CPU.
     pub fn start(kind: &'static str, cpu: usize) -> Result<Self, StallError> {
         let shared = Arc::new(Shared::default());
         let (ready, is_ready) = channel();
@@ -52,7 +52,7 @@ impl Neighbour {
             .spawn(move || {
                 of_thread.tid.store(nix::unistd::gettid().as_raw(), SeqCst);
                 let permitted = cpus::become_real_time();
-                // Whoever started it may have gone, and then there is nobody to tell.
+                // The receiver may be gone; then nobody needs to be told.
                 let _ = ready.send(permitted);
                 if permitted.is_ok() {
                     serve(&of_thread);
@@ -66,7 +66,7 @@ impl Neighbour {
         Ok(neighbour)
     }
 
-    /// Binds it to another CPU, from outside.
+    /// Binds the thread to another CPU, from outside.
     pub fn move_to(&mut self, cpu: usize) -> Result<(), StallError> {
         if cpu != self.cpu {
             cpus::bind(self.tid(), cpu)?;
@@ -75,12 +75,12 @@ impl Neighbour {
         Ok(())
     }
 
-    /// Lets it take its CPU for `ns`. An ordinary thread on that CPU is preempted inside this call.
+    /// Makes it take its CPU for `ns`. An ordinary thread on that CPU is preempted inside this call.
     pub fn hold(&self, ns: u64) {
         self.prepare(ns, true);
     }
 
-    /// Lets it take its CPU, and hold it for `ns` more once [`Self::go`] is called. Returns when it has it.
+    /// Takes its CPU and returns; holds it for `ns` more once [`Self::go`] is called.
     pub fn take(&self, ns: u64) {
         self.prepare(ns, false);
         while !self.shared.holding.load(SeqCst) {
@@ -92,7 +92,7 @@ impl Neighbour {
         self.shared.go.store(true, SeqCst);
     }
 
-    /// Spins until it has let go. The CPU time for which it held the CPU, counted from `go`.
+    /// Spins until the CPU is free again. Returns the CPU time of the hold, counted from `go`.
     pub fn held_ns(&self) -> u64 {
         loop {
             let held_ns = self.shared.held_ns.load(SeqCst);
@@ -127,7 +127,7 @@ impl Drop for Neighbour {
         self.shared.end.store(true, SeqCst);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // It has nothing that could panic.
+            // The thread has nothing that could panic.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! A thread that does something for the one that measures: one order in, one answer out. Yields answers in order. It
-//! ends and is joined when dropped; what an order means is its kind's matter.
+//! A thread that works for the measuring one: one order in, one answer out. Yields answers in order. It ends
+//! and is joined when dropped; its kind defines the orders.
 
 use std::{
     sync::mpsc::{Receiver, Sender, channel},
@@ -8,17 +8,17 @@ use std::{
 
 use crate::stall::error::StallError;
 
-/// The thread.
+/// The partner thread.
 #[derive(Debug)]
 pub struct Partner<O, A> {
-    /// None once it shall end.
+    /// Orders to the thread; None once it shall end.
     orders: Option<Sender<O>>,
     answers: Receiver<A>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<O: Send + 'static, A: Send + 'static> Partner<O, A> {
-    /// Starts it: `serve` runs until there are no more orders.
+    /// Starts the thread: `serve` runs until there are no more orders.
     pub fn start(
         name: &'static str,
         serve: impl FnOnce(Receiver<O>, Sender<A>) + Send + 'static,

@@ -1,21 +1,21 @@
-//! A known amount of CPU work: as many rounds of integer arithmetic as take the asked time here, counted once and then
-//! the same for every request. It touches no memory and makes no system call. What else runs on the core, and how
-//! fast it is clocked, decides how long a round takes.
+//! A known amount of CPU work: rounds of integer arithmetic, as many as take the asked time here, counted
+//! once and then the same for every request. It touches no memory and makes no system call. The load on the
+//! core and its clock rate decide how long a round takes.
 
 use std::hint::black_box;
 
 use super::clock;
 
-/// The least that a sample takes. In an emulated guest the clock of a thread may stand still for 4 ms, the length of a
+/// Shortest sample. In an emulated guest the clock of a thread may stand still for 4 ms, the length of a
 /// tick; shorter samples then seem to take no time at all.
 const SAMPLE_NS: u64 = 8_000_000;
-/// Samples taken. The middle one counts: one that was disturbed is too long, one that a coarse clock cut off too short.
+/// Number of samples. The median counts: disturbance makes them too long, a coarse clock too short.
 const SAMPLES: usize = 5;
 
-/// As much work as was asked for.
+/// Amount of work asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// As many rounds as take about this long on this CPU now.
+    /// Rounds that take about this long on this CPU now.
     Lasting {
         ns: u64,
     },
@@ -48,20 +48,20 @@ impl Work {
         Self { rounds: u64::try_from(rounds).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// Does it; the CPU time that it took.
+    /// Does the work; returns its CPU time.
     fn cpu_ns(self) -> u64 {
         let start_ns = clock::thread_cpu_ns();
         self.run();
         clock::thread_cpu_ns().saturating_sub(start_ns)
     }
 
-    /// So many eighths of it.
+    /// `count` eighths of the work.
     #[must_use]
     pub fn eighths(self, count: u64) -> Self {
         Self { rounds: self.rounds / 8 * count }
     }
 
-    /// Does it: each round needs the result of the one before, so that no compiler and no core runs them side by side.
+    /// Does the work: each round needs the last one's result, so no compiler or core runs them in parallel.
     pub fn run(self) {
         let mut state = black_box(0x9e37_79b9_7f4a_7c15_u64);
         for _ in 0..self.rounds {
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn rounds_grow_with_the_time_and_take_cpu_time() {
         let (short, long) = (Work { rounds: 1_000_000 }, Work { rounds: 8_000_000 });
-        // Eight times the work in a row of dependent multiplications is not done in twice the time.
+        // Eight times the rounds of dependent multiplications cannot take only twice the time.
         assert!(long.cpu_ns() > 2 * short.cpu_ns());
         assert_eq!(long.eighths(3).rounds, 3_000_000);
         assert!(Work::new(Amount::Lasting { ns: 1_000_000 }).rounds > 1000);

@@ -1,5 +1,5 @@
-//! A worker's thread that tells the server that it is there, also while a step computes for long, and hears whether the
-//! server is. Yields the server's welcome, and later why the job is over. It moves no parameters.
+//! A worker's heartbeat thread: tells the server that the worker lives, also in a long step, and hears
+//! whether the server does. Yields the server's welcome, later why the job is over. It moves no parameters.
 
 use std::{
     sync::mpsc,
@@ -20,23 +20,22 @@ use super::{
     messages::{Join, Leave, Presence, Welcome, Word},
 };
 
-/// The time between two words: a quarter of the shortest limit that a server may have, so that a late one is not taken for
-/// silence.
+/// Time between words: a quarter of a server's shortest limit, so that a late word is not taken for silence.
 const WORD_EVERY: Duration = Duration::from_millis(250);
 
-/// Why the server does not go on.
+/// Reason why the server does not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// It ended the job, and said why.
+    /// The server ended the job, with this reason.
     Ended(String),
-    /// It takes no part of this kind.
+    /// The server refused this worker, with this reason.
     Refused(String),
-    /// It is not there any more.
+    /// The server is not there any more.
     Lost(String),
 }
 
 impl Gone {
-    /// By what came instead of an answer.
+    /// The reason, from the status that came instead of an answer.
     pub fn of(status: &Status) -> Self {
         let message = status.message().to_owned();
         match status.code() {
@@ -59,7 +58,7 @@ impl Gone {
         }
     }
 
-    /// For people; `address` is the server's.
+    /// Error for people; `address` is the server's.
     pub fn error(self, address: &str) -> DistributedError {
         match self {
             Self::Ended(reason) => DistributedError::Ended(reason),
@@ -69,18 +68,18 @@ impl Gone {
     }
 }
 
-/// The thread.
+/// The heartbeat thread.
 pub struct Attendance {
-    /// What the server said first.
+    /// The server's first answer.
     pub welcome: Welcome,
-    /// Why it is over, once it is.
+    /// Why the job is over, once it is.
     pub gone: watch::Receiver<Option<Gone>>,
     leave: channel::UnboundedSender<Leave>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Attendance {
-    /// Joins; returns when the server has said whether it may.
+    /// Joins; returns once the server has accepted or refused.
     pub fn start(address: &str, join: Join, limit: Duration) -> Result<Self, DistributedError> {
         let (said, first) = mpsc::channel();
         let (leave, leaving) = channel::unbounded_channel();
@@ -94,7 +93,7 @@ impl Attendance {
             runtime.block_on(async {
                 match enter(&address, join, limit).await {
                     Ok((welcome, present)) => {
-                        // Whoever started it waits for this.
+                        // `start` waits for this.
                         let _ = said.send(Ok(welcome));
                         over.send_replace(present.stay(leaving, limit).await.err());
                     }
@@ -109,7 +108,7 @@ impl Attendance {
         Ok(Self { welcome, gone, leave, thread })
     }
 
-    /// Says that this worker is done, or why it is not going on, and waits until the server has heard it.
+    /// Says that this worker is done, or why it does not go on, and waits until the server has heard it.
     pub fn leave(mut self, error: Option<String>) {
         // A thread that has ended knows already that nobody listens.
         let _ = self.leave.send(Leave { error });
@@ -119,7 +118,7 @@ impl Attendance {
     }
 }
 
-/// A stream of words each way.
+/// The stream of words and the stream of answers.
 struct Present {
     words: channel::Sender<Word>,
     answers: Streaming<Presence>,
@@ -145,7 +144,7 @@ async fn enter(address: &str, join: Join, limit: Duration) -> Result<(Welcome, P
 }
 
 impl Present {
-    /// Until this worker leaves, or the server is gone.
+    /// Keeps the connection until this worker leaves, or the server is gone.
     async fn stay(
         mut self,
         mut leaving: channel::UnboundedReceiver<Leave>,
@@ -156,13 +155,13 @@ impl Present {
         loop {
             tokio::select! {
                 _ = turn.tick() => {
-                    // A full channel is a server that takes nothing, and then nothing is heard of it either.
+                    // A full channel means a server that takes nothing; the missing answer shows that too.
                     let _ = self.words.try_send(Word::default());
                 }
                 leave = leaving.recv() => {
                     let word = Word { join: None, leave };
                     let _ = timeout(limit, self.words.send(word)).await;
-                    // It closes the stream once it has read this.
+                    // The server closes the stream once it has read this.
                     let _ = timeout(limit, async { while let Ok(Some(_)) = self.answers.message().await {} }).await;
                     return Ok(());
                 }

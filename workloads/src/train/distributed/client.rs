@@ -1,5 +1,5 @@
-//! What a worker says to the server. Yields rows of numbers, or the status that came instead. It waits without a limit: who
-//! calls it knows better when the server is gone.
+//! A worker's calls to the server. Yields rows of numbers, or the status that came instead. It waits without
+//! a limit: its caller knows better when the server is gone.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use super::{
     trace,
 };
 
-/// Between attempts to reach a server that is not there yet.
+/// Time between attempts to reach a server that is not there yet.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// A connection to the server.
@@ -32,13 +32,13 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub struct Client(Grpc<Channel>);
 
 impl Client {
-    /// Connects within `limit`; a server that is not there yet may come until then.
+    /// Connects within `limit`; the server may start late, until then.
     pub async fn connect(address: &str, limit: Duration) -> Result<Self, DistributedError> {
         let start = Instant::now();
         let unusable = |reason: String| DistributedError::Address { address: address.to_owned(), reason };
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
             .map_err(|error| unusable(error.to_string()))?;
-        // It would be 80, on which nobody listens, and that would be told after the whole time limit.
+        // The default port 80, on which nobody listens, would be reported only after the whole time limit.
         if endpoint.uri().port_u16().is_none() {
             return Err(unusable("no port".to_owned()));
         }
@@ -65,14 +65,14 @@ impl Client {
         self.0.ready().await.map_err(|error| Status::unavailable(root(&error)))
     }
 
-    /// Joins, and stays until the words end.
+    /// Joins, and stays until `words` ends.
     pub async fn attend(&mut self, words: ReceiverStream<Word>) -> Result<Streaming<Presence>, Status> {
         self.ready().await?;
         let call = self.0.streaming(Request::new(words), PathAndQuery::from_static(ATTEND), codec());
         Ok(call.await?.into_inner())
     }
 
-    /// Parameters of a version or a newer one, once they are there, with the number of that version; put into `row`.
+    /// Waits for parameters of the wanted version or a newer one, fills `row`, returns their version.
     pub async fn pull(
         &mut self,
         wanted: Wanted,
@@ -99,7 +99,7 @@ impl Client {
         self.push_chunks(tokio_stream::iter(chunks(row, rank, version)), header).await
     }
 
-    /// Hands over a gradient in chunks of the caller's making.
+    /// Sends a gradient in chunks that the caller makes.
     pub async fn push_chunks(
         &mut self,
         chunks: impl Stream<Item = Chunk> + Send + 'static,
@@ -133,7 +133,7 @@ fn answer(found: usize, expected: usize) -> Status {
     Status::data_loss(error.to_string())
 }
 
-/// What lies below all the errors: the others only say that there was one.
+/// Message of the lowest error: the others only say that there was one.
 fn root(error: &dyn std::error::Error) -> String {
     let mut lowest = error;
     while let Some(source) = lowest.source() {

@@ -1,8 +1,8 @@
-//! What can go wrong between a parameter server and its workers.
+//! Errors of a parameter server and its workers.
 
 use std::io;
 
-/// Why a job of several processes ends before its time. Servers tell their workers in these words.
+/// Why a job of several processes ends early. Servers tell their workers in these words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     #[error("worker {rank} is gone: {reason}")]
@@ -53,7 +53,7 @@ pub enum DistributedError {
 }
 
 impl DistributedError {
-    /// The next action for whoever reads the error.
+    /// The next action for the reader of the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Needs { .. } | Self::NoMeaning { .. } => {

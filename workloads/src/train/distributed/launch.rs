@@ -1,5 +1,5 @@
-//! A whole job on this machine: a parameter server and its workers, each a process of this program. Yields what all of them
-//! reported. It computes nothing, and it ends them all when one of them fails.
+//! A whole job on this machine: a parameter server and its workers, each a process of this program. Yields
+//! all their reports. It computes nothing, and ends them all when one of them fails.
 
 use std::{
     ffi::OsString,
@@ -30,71 +30,71 @@ use crate::{
     },
 };
 
-/// How the server says where it listens.
+/// Line by which the server says where it listens.
 const LISTENING: &str = "listening on ";
-/// How it warns.
+/// Start of the lines by which a part warns.
 const WARNING: &str = "warning: ";
-/// Beyond the peers' own limit: for starting, and for saying why they end.
+/// Time beyond the peers' own limit, for starting and for saying why they end.
 const ROOM: Duration = Duration::from_secs(10);
 
-/// What is started.
+/// A job to start.
 #[derive(Clone, Debug)]
 pub struct All {
-    /// How many workers.
+    /// Number of workers.
     pub workers: u32,
     /// Whether each gradient is applied as it comes.
     pub asynchronous: bool,
-    /// Where the server listens, as its workers reach it; port 0 is any.
+    /// Address of the server, as its workers reach it; port 0 is any.
     pub listen: String,
     /// Words in front of each part's own command; `{}` in them is the part's number, 0 for the server.
     pub through: Vec<OsString>,
-    /// A peer that has not come, or has said nothing, for so long is gone.
+    /// Time after which a peer that has not come, or has said nothing, is gone.
     pub limit: Duration,
-    /// A worker that has had parameters, and pushed no gradient, for so long is late.
+    /// Time after which a worker that has parameters and has pushed no gradient is late.
     pub worker_limit: Duration,
 }
 
-/// What came of it.
+/// Result of a finished job.
 #[derive(Debug, Serialize)]
 pub struct Launched {
-    /// For guestscope's manifest.
+    /// Identity for guestscope's manifest.
     #[serde(flatten)]
     pub identity: Identity,
-    /// Of all workers together.
+    /// Images per second of all workers together.
     pub images_per_s: f64,
-    /// Of the whole job, ns.
+    /// Elapsed time of the whole job, ns.
     pub elapsed_ns: u64,
-    /// The report of each, by rank.
+    /// Reports of the workers, by rank.
     pub worker_reports: Vec<Value>,
-    /// The report of the parameter server.
+    /// Report of the parameter server.
     pub server_report: Value,
-    /// What parts warned of, each with its name.
+    /// Warnings of the parts, each with the part's name.
     #[serde(skip)]
     pub warnings: Vec<String>,
 }
 
-/// What was run.
+/// Identity of a job: what was run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identity {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// As people call it.
+    /// Model name for people.
     pub model: &'static str,
-    /// How many numbers training changed.
+    /// Number of trainable parameters.
     pub parameters: u64,
     /// Images per step of each worker.
     pub batch: u64,
-    /// Of libtorch in each worker.
+    /// Intra-op threads of libtorch in each worker.
     pub threads: u32,
-    /// Decided the first parameters.
+    /// Seed of the first parameters.
     pub seed: u64,
-    /// Of what is computed.
+    /// Precision of all numbers.
     pub precision: &'static str,
-    /// How parameters were changed.
+    /// Name of the optimizer.
     pub optimizer: &'static str,
-    /// Of the optimizer.
+    /// Learning rate of the optimizer.
     pub learning_rate: f64,
-    /// `synthetic`, `folder`, `tfrecord` or `tar`.
+    /// Kind of data: `synthetic`, `folder`, `tfrecord` or `tar`.
     pub data: String,
     /// Threads of each worker that read and prepared pictures, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,23 +103,23 @@ pub struct Identity {
     pub drop_caches: bool,
     /// Measured steps of each worker.
     pub steps: u64,
-    /// Steps before those.
+    /// Warm-up steps of each worker.
     pub warmup: u64,
-    /// How many there were.
+    /// Number of workers.
     pub workers: u32,
     /// Whether each gradient was applied as it came.
     pub asynchronous: bool,
-    /// Of the server's parameters at the end, to the bit.
+    /// Hash of the exact bits of the server's final parameters.
     pub parameters_hash: String,
-    /// Equal for two jobs that computed the same from the same images.
+    /// Hash of the work: equal for two jobs that computed the same from the same images.
     pub work_hash: Digest,
-    /// Of all workers' losses and the parameters; none of asynchronous jobs, where it depends on who came first.
+    /// Hash of all losses and the parameters; None for asynchronous jobs, which depend on timing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_hash: Option<Digest>,
 }
 
 impl All {
-    /// What stands in front of that part's command.
+    /// Words in front of that part's command.
     fn through_of(&self, part: u32) -> Vec<OsString> {
         let number = part.to_string();
         let words = self.through.iter().map(|word| word.to_string_lossy().replace("{}", &number).into());
@@ -127,7 +127,7 @@ impl All {
     }
 }
 
-/// Runs it.
+/// Runs the job.
 pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launched, Error> {
     if !cfg!(feature = "torch") {
         return Err(Error::NoTorch { workload: "train" });
@@ -172,14 +172,14 @@ pub fn run(settings: &Settings, all: &All, torch: &TorchOptions) -> Result<Launc
     Ok(Launched { warnings, ..launched })
 }
 
-/// What a part said from its first warning on: where it ended well, nothing else comes behind that.
+/// A part's standard error from its first warning on: in a part that ended well, all of it is warnings.
 fn warning_of(name: &str, said: &str) -> Option<String> {
     let lines = said.lines().skip_while(|line| !line.starts_with(WARNING));
     let text = lines.map(|line| line.trim_start_matches(WARNING)).collect::<Vec<_>>().join("\n");
     (!text.is_empty()).then(|| format!("{name}: {text}"))
 }
 
-/// Waits for all of them; an error as soon as one failed and the others had time to say why they end.
+/// Waits for all parts; fails as soon as one failed and the others had time to say why they end.
 fn wait(children: &mut Vec<Child>, limit: Duration, mut pace: Pace) -> Result<(), ChildError> {
     let mut first: Option<(usize, ExitStatus, Instant)> = None;
     loop {
@@ -207,7 +207,7 @@ fn wait(children: &mut Vec<Child>, limit: Duration, mut pace: Pace) -> Result<()
     }
 }
 
-/// A server that did not say where it listens.
+/// Error for a server that did not say where it listens.
 fn early(mut server: Child) -> Result<ChildError, ChildError> {
     let start = Instant::now();
     while start.elapsed() < ROOM {
@@ -328,7 +328,7 @@ fn gather(
 }
 
 impl Launched {
-    /// For people: a line per worker, then one fact per line.
+    /// Report for people: a line per worker, then one fact per line.
     pub fn text(&self) -> String {
         let Identity { name, model, precision, batch, threads, seed, workers, asynchronous, .. } =
             &self.identity;
@@ -362,7 +362,7 @@ impl Launched {
         text
     }
 
-    /// For machines: one line.
+    /// Report for machines: one line of JSON.
     pub fn json(&self) -> String {
         to_json(self)
     }

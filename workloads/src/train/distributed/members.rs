@@ -1,5 +1,5 @@
-//! Who takes part in a job: seats that workers take and leave, what they must agree in, and why the job ended before its
-//! time, if it did. Yields refusals in words. It sends nothing and keeps no time.
+//! Members of a job: seats that workers take and leave, settings in which they must agree, and why the job
+//! ended early, if it did. Yields refusals in words. It sends nothing and keeps no time.
 
 use super::{
     error::Failure,
@@ -11,34 +11,34 @@ use super::{
 enum Seat {
     Empty,
     Taken,
-    /// Its work is done.
+    /// The worker's work is done.
     Left,
 }
 
-/// What the server was told to serve.
+/// The job that the server serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Served {
-    /// As on the command line.
+    /// Model name on the command line.
     pub model: &'static str,
-    /// Decided the first parameters.
+    /// Seed of the first parameters.
     pub seed: u64,
 }
 
-/// The seats, and how far the job is.
+/// The seats, and the state of the job.
 #[derive(Debug)]
 pub struct Members {
     served: Served,
     seats: Vec<Seat>,
-    /// Steps and images per step of the first one who came: the others have to do the same.
+    /// Steps and images per step of the first worker that came: the others must have the same.
     work: Option<(u64, u64)>,
-    /// Of the parameters.
+    /// Version of the parameters.
     pub version: u64,
-    /// The first one, if there was any.
+    /// The first failure, if any.
     pub failure: Option<Failure>,
 }
 
 impl Members {
-    /// Empty seats for so many.
+    /// Makes `workers` empty seats.
     pub fn new(served: Served, workers: u32) -> Self {
         let seats = vec![Seat::Empty; workers as usize];
         Self { served, seats, work: None, version: 0, failure: None }
@@ -81,7 +81,7 @@ impl Members {
         Ok(())
     }
 
-    /// The worker's work is done.
+    /// Marks the worker's work as done.
     pub fn leave(&mut self, rank: u32) {
         if let Some(seat) = self.seats.get_mut(rank as usize) {
             *seat = Seat::Left;
@@ -98,17 +98,17 @@ impl Members {
         self.seats.get(rank as usize) == Some(&Seat::Taken)
     }
 
-    /// Steps of each worker and images per step, as those who came agree in; none while nobody has.
+    /// Steps of each worker and images per step, in which all agree; None before the first has come.
     pub fn work(&self) -> Option<(u64, u64)> {
         self.work
     }
 
-    /// How many have come, those that have left again too.
+    /// Number of workers that have come, including those that have left again.
     pub fn came(&self) -> u32 {
         self.seats.iter().filter(|seat| **seat != Seat::Empty).count() as u32
     }
 
-    /// Whether nobody is missing any more.
+    /// Whether all workers have come.
     pub fn is_complete(&self) -> bool {
         self.seats.iter().all(|seat| *seat != Seat::Empty)
     }

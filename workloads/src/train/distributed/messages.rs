@@ -1,4 +1,4 @@
-//! What server and workers say to each other: the messages of `guestscope.train.v1.ParameterServer`, written as prost derives
+//! Messages of `guestscope.train.v1.ParameterServer` between server and workers, written as prost derives
 //! them, so that no build needs protoc. Rows of numbers travel as chunks of little-endian single precision.
 //!
 //! ```proto
@@ -14,21 +14,21 @@ use tonic::codegen::Bytes;
 
 use crate::memory::{self, NoRoom};
 
-/// Goes up with every change that older peers misunderstand.
+/// Protocol version; increases with every change that older peers misunderstand.
 pub const PROTOCOL: u32 = 1;
-/// A worker takes part.
+/// gRPC path by which a worker takes part.
 pub const ATTEND: &str = "/guestscope.train.v1.ParameterServer/Attend";
-/// A worker wants parameters.
+/// gRPC path by which a worker gets parameters.
 pub const PULL: &str = "/guestscope.train.v1.ParameterServer/Pull";
-/// A worker has a gradient.
+/// gRPC path by which a worker sends a gradient.
 pub const PUSH: &str = "/guestscope.train.v1.ParameterServer/Push";
 
-/// Numbers in a chunk: 1 MiB, below the 4 MiB that gRPC takes by default, and enough for the time of a message not to count.
+/// Numbers in a chunk: 1 MiB, below gRPC's default limit of 4 MiB, and enough to hide the cost per message.
 pub const CHUNK_NUMBERS: usize = 1 << 18;
-/// The longest message that is taken: a chunk and the other fields beside it.
+/// Longest message accepted, bytes: a chunk and the other fields beside it.
 pub const MOST_BYTES: usize = 4 * CHUNK_NUMBERS + 256;
 
-/// A worker's: it joins, is there, leaves. Without content it says only that it is there.
+/// A worker's word: it joins, is there, or leaves. Without content it says only that it is there.
 #[derive(Clone, PartialEq, Message)]
 pub struct Word {
     /// The first word.
@@ -39,25 +39,25 @@ pub struct Word {
     pub leave: Option<Leave>,
 }
 
-/// Who wants to take part, and in what.
+/// A worker's request to take part.
 #[derive(Clone, PartialEq, Message)]
 pub struct Join {
-    /// See [`PROTOCOL`].
+    /// Protocol version, see [`PROTOCOL`].
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
-    /// Of the program.
+    /// Version of this program.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// As on the command line.
+    /// Model name on the command line.
     #[prost(string, tag = "3")]
     pub model: String,
-    /// Of the first parameters.
+    /// Seed of the first parameters.
     #[prost(uint64, tag = "4")]
     pub seed: u64,
-    /// From 0.
+    /// Rank of the worker, from 0.
     #[prost(uint32, tag = "5")]
     pub rank: u32,
-    /// All steps, those for warm-up too.
+    /// Number of all steps, warm-up included.
     #[prost(uint64, tag = "6")]
     pub steps: u64,
     /// Images per step.
@@ -68,40 +68,40 @@ pub struct Join {
 /// The last word of a worker.
 #[derive(Clone, PartialEq, Message)]
 pub struct Leave {
-    /// None when all its steps are done.
+    /// Reason to leave early; None when all its steps are done.
     #[prost(string, optional, tag = "1")]
     pub error: Option<String>,
 }
 
-/// The server's: it is there; in the first one, what the job is.
+/// The server's word: it is there; the first one describes the job.
 #[derive(Clone, PartialEq, Message)]
 pub struct Presence {
-    /// In the first one only.
+    /// Description of the job, in the first word only.
     #[prost(message, optional, tag = "1")]
     pub welcome: Option<Welcome>,
 }
 
-/// What a worker learns when it joins.
+/// Description of the job for a worker that joins.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Welcome {
-    /// How many there will be.
+    /// Number of workers.
     #[prost(uint32, tag = "1")]
     pub workers: u32,
     /// Whether each gradient is applied as it comes.
     #[prost(bool, tag = "2")]
     pub asynchronous: bool,
-    /// Of the server's optimizer.
+    /// Learning rate of the server's optimizer.
     #[prost(double, tag = "3")]
     pub learning_rate: f64,
 }
 
-/// Parameters that a worker wants.
+/// A worker's request for parameters.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Wanted {
-    /// Whose they will be.
+    /// Rank of the worker that gets them.
     #[prost(uint32, tag = "1")]
     pub rank: u32,
-    /// This one or a newer one.
+    /// Oldest version accepted.
     #[prost(uint64, tag = "2")]
     pub version: u64,
 }
@@ -109,13 +109,13 @@ pub struct Wanted {
 /// A part of a row of numbers.
 #[derive(Clone, PartialEq, Message)]
 pub struct Chunk {
-    /// Whose gradient; of parameters, whose they will be.
+    /// Rank of the worker that sends the gradient or gets the parameters.
     #[prost(uint32, tag = "1")]
     pub rank: u32,
-    /// Of the parameters, or of those that the gradient was computed from.
+    /// Version of the parameters, or of those that the gradient was computed from.
     #[prost(uint64, tag = "2")]
     pub version: u64,
-    /// Single precision, little-endian.
+    /// Numbers in single precision, little-endian.
     #[prost(bytes = "bytes", tag = "3")]
     pub values: Bytes,
 }
@@ -123,7 +123,7 @@ pub struct Chunk {
 /// A gradient was taken.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Taken {
-    /// Of the parameters now.
+    /// Version of the parameters after this gradient.
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
@@ -137,7 +137,7 @@ pub fn to_bytes(values: &[f32]) -> Result<Bytes, NoRoom> {
     Ok(bytes.into())
 }
 
-/// A row in chunks, none of its bytes copied. One without content where the row is empty.
+/// A row in chunks, without copying its bytes. An empty row is one chunk without content.
 pub fn chunks(row: Bytes, rank: u32, version: u64) -> impl Iterator<Item = Chunk> + Send {
     let size = 4 * CHUNK_NUMBERS;
     let count = row.len().div_ceil(size).max(1);
@@ -147,7 +147,7 @@ pub fn chunks(row: Bytes, rank: u32, version: u64) -> impl Iterator<Item = Chunk
     })
 }
 
-/// A row that is put together from chunks, never longer than it should be.
+/// A row being assembled from chunks, never longer than it should be.
 #[derive(Debug)]
 pub struct Row {
     values: Vec<f32>,
@@ -155,12 +155,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// Of so many numbers.
+    /// An empty row that takes `length` numbers.
     pub fn new(length: usize) -> Result<Self, NoRoom> {
         Ok(Self { values: memory::room(length)?, length })
     }
 
-    /// Adds a chunk. False where it holds half a number, or more of them than belong into the row.
+    /// Adds a chunk. False if it ends inside a number, or the row would become too long.
     pub fn add(&mut self, values: &[u8]) -> bool {
         let (numbers, rest) = values.as_chunks::<4>();
         if !rest.is_empty() || self.values.len() + numbers.len() > self.length {
@@ -170,22 +170,22 @@ impl Row {
         true
     }
 
-    /// How many numbers there will be.
+    /// Length of the complete row, numbers.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// How many numbers there are so far.
+    /// Numbers so far.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there are none yet.
+    /// Whether there are no numbers yet.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// All of it; none where some is missing.
+    /// The complete row; None if numbers are missing.
     pub fn whole(self) -> Option<Vec<f32>> {
         (self.values.len() == self.length).then_some(self.values)
     }

@@ -1,10 +1,10 @@
-//! Training by several processes: one parameter server and its workers, over gRPC, each wherever its address is. Yields a
-//! report of each. A worker's step is a request with the phases `pull`, `data`, `forward`, `backward` and `push`; what the
-//! server does for it, requests `pull` and `push` of the server, is in the trace of that step.
+//! Training by several processes: one parameter server and its workers, over gRPC, on any machines. Yields a
+//! report of each. A worker's step is a request with the phases `pull`, `data`, `forward`, `backward` and
+//! `push`; the server's requests `pull` and `push` for it are in the trace of that step.
 //!
-//! `parameters` is the arithmetic and knows no network, `messages`, `service` and `sending` what is said, `members` who takes part, `turns`
-//! who keeps the others waiting, `server` and `worker` the two roles, `attendance` how each notices that the other is gone,
-//! `launch` all on one machine, and `pace` a bar for that.
+//! `parameters` is the arithmetic and knows no network, `messages`, `service` and `sending` are the protocol,
+//! `members` tracks who takes part, `turns` who keeps the others waiting, `server` and `worker` are the
+//! roles, `attendance` notices a lost peer, `launch` starts all on one machine, `pace` draws its bar.
 
 #[cfg(feature = "torch")]
 pub mod attendance;
@@ -36,34 +36,34 @@ use std::time::Duration;
 use super::{Settings, report::Report};
 use crate::error::Error;
 
-/// The phases of a worker's step, in order. The optimizer is the server's.
+/// Phases of a worker's step, in order. The server runs the optimizer.
 pub const PHASES: &[&str] = &["pull", "data", "forward", "backward", "push"];
-/// As `PHASES`, where the network lives on a device.
+/// Phases of a worker's step if the network lives on a device.
 pub const DEVICE_PHASES: &[&str] = &["pull", "data", "h2d", "forward", "backward", "push"];
 
-/// What the parameter server is told beside the model and its seed.
+/// Settings of the parameter server beside the model and its seed.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Where it listens, like `0.0.0.0:7070`.
+    /// Address to listen on, like `0.0.0.0:7070`.
     pub listen: String,
-    /// How many workers there will be.
+    /// Number of workers.
     pub workers: u32,
-    /// Whether each gradient is applied as it comes, instead of the mean of all workers'.
+    /// Whether each gradient is applied as it comes, instead of the mean of all workers' gradients.
     pub asynchronous: bool,
-    /// A peer that has not come, or has said nothing, for so long is gone.
+    /// Time after which a peer that has not come, or has said nothing, is gone.
     pub limit: Duration,
-    /// A worker that has had parameters, and pushed no gradient, for so long is late.
+    /// Time after which a worker that has parameters and has pushed no gradient is late.
     pub worker_limit: Duration,
 }
 
-/// What a worker is told beside its part of the work.
+/// Settings of a worker beside its part of the work.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// Where the server listens, like `10.0.0.1:7070`.
+    /// Address of the server, like `10.0.0.1:7070`.
     pub server: String,
-    /// Which one it is, from 0.
+    /// Rank of this worker, from 0.
     pub rank: u32,
-    /// A server that cannot be reached, or has said nothing, for so long is gone.
+    /// Time after which a server that cannot be reached, or has said nothing, is gone.
     pub limit: Duration,
 }
 

@@ -1,6 +1,6 @@
-//! How far a job of several processes is: as far as its slowest worker, whom the others wait for in the end. Yields a bar, where a
-//! person looks at a terminal, and word that the job has begun. It hears of steps by the lines that workers say on standard
-//! error, and starts none of them.
+//! Progress of a job of several processes: that of its slowest worker, for which the others wait in the end.
+//! Yields a bar if a person looks at a terminal, and word that the job has begun. It reads steps from the
+//! workers' lines on standard error, and starts no process.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -12,7 +12,7 @@ use crate::{
     train::Settings,
 };
 
-/// The word that has a worker say how many steps are done.
+/// Option that makes a worker say how many steps are done.
 pub const ASKED: &str = "--tell-steps";
 
 /// The bar, and what each worker said last.
@@ -31,7 +31,7 @@ struct Worker {
 }
 
 impl Pace {
-    /// Of a job that no worker has joined yet.
+    /// The progress of a job that no worker has joined yet.
     pub fn of(settings: &Settings) -> Self {
         let is_seen = settings.progress == Progress::Bar && progress::is_seen();
         let bar = if is_seen {
@@ -47,14 +47,14 @@ impl Pace {
         self.is_seen
     }
 
-    /// Where the next worker's lines are to go.
+    /// Sender for the next worker's lines.
     pub fn listen(&mut self) -> Sender<String> {
         let (sender, lines) = channel();
         self.workers.push(Worker { lines, has_begun: false, done: 0 });
         sender
     }
 
-    /// Draws what has been heard since, and says that the job has begun once the last worker has.
+    /// Draws what has arrived since, and says that the job has begun once all workers have.
     pub fn look(&mut self) {
         for worker in &mut self.workers {
             for line in worker.lines.try_iter() {

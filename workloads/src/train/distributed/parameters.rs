@@ -1,31 +1,31 @@
-//! The parameters as the server has them, and how gradients change them. Yields values and versions; pure arithmetic, in an
+//! The server's parameters, and how gradients change them. Yields values and versions; pure arithmetic, in an
 //! order that no worker's speed decides while steps are synchronous.
 
 /// All numbers of a model, and the gradients that have come for its next version.
 #[derive(Debug)]
 pub struct Parameters {
     values: Vec<f32>,
-    /// How often they were changed.
+    /// Number of updates so far.
     version: u64,
     learning_rate: f32,
-    /// None while each gradient is applied as it comes; else one place per worker. A job holds a row of gradients per
-    /// worker, so that they are added up in the order of ranks: sums of floating point depend on it.
+    /// None if each gradient is applied as it comes; else one entry per worker. Keeps all gradients of a
+    /// step, to add them up in the order of ranks: floating-point sums depend on the order.
     pending: Option<Vec<Option<Vec<f32>>>>,
     staleness: Staleness,
 }
 
-/// How many versions older than the newest the parameters were that gradients were computed from.
+/// Staleness of gradients: how many versions behind the newest their parameters were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Staleness {
-    /// Of all gradients together.
+    /// Sum over all gradients, versions.
     pub sum: u64,
-    /// Of the stalest.
+    /// Staleness of the stalest gradient, versions.
     pub most: u64,
-    /// How many gradients came.
+    /// Number of gradients.
     pub gradients: u64,
 }
 
-/// Why a gradient is not taken.
+/// Reason to refuse a gradient.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("no such rank: {rank}")]
@@ -42,7 +42,7 @@ impl Parameters {
     /// The first version.
     pub fn new(values: Vec<f32>, learning_rate: f64, workers: u32, asynchronous: bool) -> Self {
         let pending = (!asynchronous).then(|| (0..workers).map(|_| None).collect());
-        // As libtorch's SGD: the rate meets numbers of single precision.
+        // As in libtorch's SGD, the rate is rounded to the numbers' single precision.
         let learning_rate = learning_rate as f32;
         Self { values, version: 0, learning_rate, pending, staleness: Staleness::default() }
     }
@@ -52,20 +52,20 @@ impl Parameters {
         &self.values
     }
 
-    /// How often they were changed.
+    /// Number of updates so far.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Of the gradients so far.
+    /// Staleness of the gradients so far.
     pub fn staleness(&self) -> Staleness {
         self.staleness
     }
 
-    /// Whether a gradient of this kind would be taken.
+    /// Whether a gradient of rank `rank` from version `from` would be taken.
     pub fn check(&self, rank: u32, from: u64) -> Result<(), Refusal> {
         let Some(pending) = &self.pending else {
-            // Nobody can have seen what is not there yet.
+            // A worker cannot have seen a version that does not exist yet.
             let is_possible = from <= self.version;
             return if is_possible {
                 Ok(())
@@ -83,8 +83,8 @@ impl Parameters {
         }
     }
 
-    /// Takes a worker's gradient, computed from version `from`. True where that made a new version: at once, or with the
-    /// last worker's gradient.
+    /// Takes a worker's gradient, computed from version `from`. True if that made a new version: at once, or
+    /// with the last worker's gradient.
     pub fn push(&mut self, rank: u32, from: u64, gradient: Vec<f32>) -> Result<bool, Refusal> {
         self.check(rank, from)?;
         if gradient.len() != self.values.len() {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// To the bit, though a sum of floating point depends on its order.
+        /// Compares exact bits, because floating-point sums depend on their order.
         #[test]
         fn who_comes_first_decides_nothing(
             gradients in proptest::collection::vec(proptest::collection::vec(-1e3_f32..1e3, 3), 2..6),

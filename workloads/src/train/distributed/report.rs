@@ -1,4 +1,4 @@
-//! What a parameter server leaves behind: text for people, one line of JSON for machines and for guestscope's manifest.
+//! Report of a parameter server: text for people, one line of JSON for machines and the manifest.
 
 use std::fmt::Write as _;
 
@@ -14,48 +14,48 @@ use crate::{
 /// A job from the server's side.
 #[derive(Clone, Debug, Serialize)]
 pub struct Served {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// As people call it.
+    /// Model name for people.
     pub model: &'static str,
-    /// How many numbers training changed.
+    /// Number of trainable parameters.
     pub parameters: u64,
     /// Images per step of each worker.
     pub batch: u64,
-    /// Steps of each worker, those for warm-up too: the server does not know them apart.
+    /// Steps of each worker, warm-up included: the server cannot tell them apart.
     pub steps: u64,
-    /// How many there were.
+    /// Number of workers.
     pub workers: u32,
     /// Whether each gradient was applied as it came.
     pub asynchronous: bool,
-    /// Decided the first parameters.
+    /// Seed of the first parameters.
     pub seed: u64,
-    /// Of stochastic gradient descent.
+    /// Learning rate of stochastic gradient descent.
     pub learning_rate: f64,
-    /// How often parameters were changed.
+    /// Number of updates of the parameters.
     pub updates: u64,
-    /// How many gradients came.
+    /// Number of gradients received.
     pub gradients: u64,
-    /// How many versions all gradients together were behind.
+    /// Sum over all gradients of the versions that they were behind.
     pub staleness_sum: u64,
-    /// How many versions the stalest gradient was behind.
+    /// Versions that the stalest gradient was behind.
     pub staleness_most: u64,
-    /// Of gradients.
+    /// Bytes of gradients received.
     pub received_bytes: u64,
-    /// Of parameters.
+    /// Bytes of parameters sent.
     pub sent_bytes: u64,
-    /// Of the whole job, ns.
+    /// Elapsed time of the whole job, ns.
     pub elapsed_ns: u64,
-    /// Of all parameters at the end, to the bit.
+    /// Hash of the exact bits of all final parameters.
     pub parameters_hash: Digest,
-    /// Equal for two servers that were asked to do the same, on whatever machine. Which images there were is in the workers' own.
+    /// Work hash: equal for servers asked to do the same, on any machine. The workers' own cover the images.
     pub work_hash: Digest,
-    /// Of what came out of it: of the parameters at the end. Not of asynchronous jobs, where it depends on who came first.
+    /// Hash of the final parameters. None for asynchronous jobs, where it depends on the order of arrival.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_hash: Option<Digest>,
 }
 
-/// What decides a server's work: each worker made `steps` gradients of `batch` images.
+/// Hash of a server's work: each worker made `steps` gradients of `batch` images.
 #[cfg(feature = "torch")]
 pub(super) fn work_hash(settings: &Settings, server: &Server, steps: u64, batch: u64) -> Digest {
     let Settings { model, learning_rate, seed, .. } = *settings;
@@ -67,7 +67,7 @@ pub(super) fn work_hash(settings: &Settings, server: &Server, steps: u64, batch:
 }
 
 impl Served {
-    /// For people: one fact per line.
+    /// Report for people: one fact per line.
     pub fn text(&self) -> String {
         let Self { name, model, workers, batch, steps, seed, updates, gradients, .. } = self;
         let kind = if self.asynchronous { "asynchronous" } else { "synchronous" };
@@ -97,7 +97,7 @@ impl Served {
         text
     }
 
-    /// For machines: one line.
+    /// Report for machines: one line of JSON.
     pub fn json(&self) -> String {
         to_json(self)
     }

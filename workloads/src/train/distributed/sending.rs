@@ -1,6 +1,7 @@
-//! An answer that is made while it is sent: a stream, and the future that fills it, polled by whoever reads the stream. Yields
-//! items one by one. So a phase of that future lasts until the connection has taken the answer, whose last 4 MiB at most may still
-//! be under way then, and the future ends with the call when the peer is gone; a task of its own would have to be told.
+//! An answer made while it is sent: a stream, and the future that fills it, polled by the reader of the
+//! stream. Yields items one by one. So a phase of that future lasts until the connection has taken the answer
+//! (at most its last 4 MiB may then still be under way), and the future ends with the call when the peer is
+//! gone; a separate task would have to be told.
 
 use std::{
     future::Future,
@@ -11,9 +12,9 @@ use std::{
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tonic::codegen::tokio_stream::Stream;
 
-/// The stream.
+/// The stream and the future that fills it.
 pub struct Sending<T> {
-    /// None once it is done.
+    /// The future; None once it is done.
     work: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     ready: Receiver<T>,
 }
@@ -36,7 +37,7 @@ impl<T> Stream for Sending<T> {
         if let Some(work) = &mut self.work
             && work.as_mut().poll(context).is_ready()
         {
-            // Its sender goes with it, so that the stream ends behind what is ready.
+            // Its sender goes with it, so that the stream ends after the ready items.
             self.work = None;
         }
         self.ready.poll_recv(context)

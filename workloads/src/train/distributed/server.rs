@@ -1,7 +1,7 @@
-//! The parameter server: it hands out parameters and takes gradients until all workers have left. Yields a report, or the
-//! reason why the job ended before its time; that, each worker still there is told as well.
+//! The parameter server: hands out parameters and takes gradients until all workers have left. Yields a
+//! report, or the reason why the job ended early, which it also tells each worker still there.
 //!
-//! What it does for a worker's step is a request of its own in the trace of that step: `pull` (phases `wait`, for the others'
+//! Its work for a worker's step is requests in the trace of that step: `pull` (phases `wait`, for the others'
 //! gradients, `copy`, and `send`, until the connection has all of it) and `push` (`receive`, `optimizer`).
 
 use std::{
@@ -52,16 +52,16 @@ use crate::{
 /// A row on its way to a worker.
 pub type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
 
-/// Bytes in flight to one peer before it has to say that it took some: enough for 1 Gb/s over 30 ms.
+/// Bytes in flight to one peer without an acknowledgement: enough for 1 Gb/s over 30 ms.
 pub(super) const WINDOW_BYTES: u32 = 4 << 20;
-/// Between two looks for workers that are late.
+/// Time between two checks for late workers.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long peers that are told of the end may take to go.
+/// Time that peers have to disconnect after the end.
 const PARTING: Duration = Duration::from_secs(1);
-/// Of each worker: two rows, one attendance, and room.
+/// Concurrent streams of each worker: two rows, one attendance, and room.
 const STREAMS: u32 = 16;
 
-/// What all calls work on.
+/// State shared by all calls.
 #[derive(Clone)]
 pub struct Shared(Arc<Inner>);
 
@@ -98,7 +98,7 @@ pub(super) fn run(settings: &Settings, server: &Server) -> Result<Served, Error>
         received_bytes: AtomicU64::new(0),
         sent_bytes: AtomicU64::new(0),
     }));
-    // One for each worker's call and one for the words between; two at least, since arithmetic occupies one.
+    // One for each worker's call and one for heartbeats; at least two, since arithmetic occupies one.
     let threads = (workers as usize + 1).clamp(2, 16);
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(DistributedError::Runtime)?;
@@ -131,7 +131,7 @@ impl Shared {
         let serving = tokio::spawn(serving);
         let failure = self.until_over().await;
         let _ = stop.send(());
-        // The workers' connections end when they do, and one that hangs would never.
+        // The workers' connections end when the workers do; one that hangs would never.
         let ended = timeout(PARTING, serving).await;
         match (failure, ended) {
             (Some(failure), _) => Err(failure.into()),
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Waits until all workers came and left, or one of them will not any more.
+    /// Waits until all workers came and left, or one of them fails to.
     async fn until_over(&self) -> Option<Failure> {
         let mut members = self.0.members.subscribe();
         let complete = members.wait_for(|members| members.is_complete() || members.failure.is_some());
@@ -184,7 +184,7 @@ impl Shared {
             .ok_or_else(|| Status::failed_precondition(format!("rank {rank} has not joined")))
     }
 
-    /// A worker joins, and is there for as long as it says so.
+    /// A worker joins, and is a member as long as its heartbeats come.
     pub(super) async fn attend(
         &self,
         words: Request<Streaming<Word>>,
@@ -208,7 +208,7 @@ impl Shared {
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
-    /// Answers each word until the last one, or until there are none any more.
+    /// Answers each word until the last one, or until the stream ends.
     async fn listen(
         self,
         rank: u32,
@@ -235,7 +235,7 @@ impl Shared {
                     Some(reason) => Failure::WorkerFailed { rank, reason },
                 },
                 Ok(Ok(Some(_))) => {
-                    // A worker that reads none of the answers does not need another one.
+                    // A worker that reads no answers does not need another one.
                     let _ = answers.try_send(Ok(Presence { welcome: None }));
                     continue;
                 }
@@ -250,7 +250,7 @@ impl Shared {
         }
     }
 
-    /// Parameters of the wanted version or a newer one, once they are there.
+    /// Waits for parameters of the wanted version or a newer one.
     pub(super) fn pull(&self, wanted: Request<Wanted>) -> Result<Response<Chunks>, Status> {
         let (metadata, _, Wanted { rank, version }) = wanted.into_parts();
         self.is_here(rank)?;
@@ -289,17 +289,17 @@ impl Shared {
         self.begin_turn(rank);
         in_phase("send", async {
             for chunk in chunks(row, rank, version) {
-                // Who reads the answer polls this, and is not gone therefore.
+                // Only the reader of the answer polls this future, so the receiver exists.
                 let _ = answer.send(Ok(chunk)).await;
             }
-            // Room again: the last one is taken as well.
+            // Room again means that the last chunk was taken too.
             let _ = answer.reserve().await;
         })
         .await;
         Ok(())
     }
 
-    /// The newest version as bytes, made once for all who want it.
+    /// The newest version as bytes, made once for all workers.
     fn copy(&self) -> Result<(u64, Bytes), NoRoom> {
         let mut copy = lock(&self.0.copy);
         let parameters = lock(&self.0.parameters);
@@ -331,7 +331,7 @@ impl Shared {
                     Ok::<_, Status>(parameters.version())
                 })?;
                 self.begin_turn(rank);
-                // Waking those who wait for it takes 15 to 450 us: in a phase, since a push of a small model takes milliseconds.
+                // Waking the waiting workers takes 15 to 450 us of a push's milliseconds: in a phase.
                 self.0.members.send_modify(|members| members.version = members.version.max(version));
                 Ok::<_, Status>(version)
             })
@@ -361,7 +361,7 @@ impl Shared {
         let elapsed_ns = start.elapsed().as_nanos() as u64;
         let parameters = lock(&self.0.parameters);
         let parameters_hash = learner::hash(parameters.values());
-        // All have come, or this would be an error instead.
+        // All workers have come, or this would be an error instead.
         let (steps, batch) = self.0.members.borrow().work().unwrap_or_default();
         Served {
             name: format!("train {} --role ps", settings.model.name),
@@ -391,7 +391,7 @@ fn no_room(error: NoRoom) -> Status {
     Status::resource_exhausted(error.to_string())
 }
 
-/// The request that is open here goes on in the caller's trace, if there is one. In a phase: it takes as long as an edge.
+/// Puts the open request into the caller's trace, if any. In a phase: it takes as long as an edge.
 fn join_trace(metadata: &MetadataMap) {
     let header = metadata.get(trace::KEY).and_then(|header| header.to_str().ok());
     if let Some(parent) = header.and_then(trace::parse) {

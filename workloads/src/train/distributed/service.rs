@@ -1,5 +1,5 @@
-//! What tonic's generator would write of the service: each method's name, kind and messages. Yields answers of `server`'s
-//! three functions over HTTP/2. It decides nothing.
+//! The service as tonic's generator would write it: each method's name, kind and messages. Yields answers of
+//! `server`'s three functions over HTTP/2. It decides nothing.
 
 use std::convert::Infallible;
 
@@ -23,7 +23,7 @@ use super::{
 #[derive(Clone)]
 pub struct Service(pub Shared);
 
-/// One method, as tonic wants to call it.
+/// Adapter of one method to tonic's interface.
 struct Method<F>(F);
 
 impl<M, R, F, A> Handler<Request<M>> for Method<F>

@@ -1,18 +1,18 @@
-//! The W3C `traceparent` header, with which a worker's step goes on inside the server. Yields ids; it marks nothing.
+//! The W3C `traceparent` header, which continues a worker's step in the server. Yields ids; marks nothing.
 
-/// The key of the header, and of the gRPC metadata.
+/// Name of the HTTP header and of the gRPC metadata key.
 pub const KEY: &str = "traceparent";
 
-/// A trace and the span in it that called.
+/// Caller's trace and span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// In the byte order of the header.
+    /// Trace id in the header's byte order.
     pub trace: [u8; 16],
-    /// In the byte order of the header.
+    /// Span id in the header's byte order.
     pub span: [u8; 8],
 }
 
-/// Reads a header of version 00, or of a later one that begins like it; none for anything else, and for ids of zeros.
+/// Parses a header of version 00, or of a later one with the same start; None otherwise and for zero ids.
 pub fn parse(header: &str) -> Option<Parent> {
     let mut parts = header.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

@@ -1,9 +1,9 @@
-//! Whose turn it is: a worker that was handed parameters owes a gradient, and one that owes it for too long is late, however
-//! often it says that it lives. Yields the rank of such a one. It asks no clock.
+//! Turns: a worker that was handed parameters owes a gradient, and one that owes it for too long is late,
+//! however often it says that it lives. Yields the rank of a late worker. It asks no clock.
 
 use std::time::{Duration, Instant};
 
-/// Since when each worker owes something.
+/// Since when each worker owes a gradient.
 #[derive(Debug)]
 pub struct Turns {
     since: Vec<Option<Instant>>,
@@ -11,7 +11,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Nobody's yet, of so many workers; each may take as long as `limit`.
+    /// No turns yet, for `workers` workers; each turn may take as long as `limit`.
     pub fn new(workers: u32, limit: Duration) -> Self {
         Self { since: vec![None; workers as usize], limit }
     }
@@ -30,7 +30,7 @@ impl Turns {
         }
     }
 
-    /// The worker that is late, of several the one whose turn began first.
+    /// The late worker; of several the one whose turn began first.
     pub fn late(&self, now: Instant) -> Option<u32> {
         let begun = self.since.iter().zip(0..).filter_map(|(since, rank)| Some(((*since)?, rank)));
         let (since, rank) = begun.min()?;

@@ -1,8 +1,8 @@
-//! A worker: it pulls parameters, computes a gradient from its own share of the batches, and pushes it. Yields the report of a
-//! training job.
+//! A worker: pulls parameters, computes a gradient from its own share of the batches, and pushes it. Yields
+//! the report of a training job.
 //!
-//! The thread that computes drives its connection by itself, so that a phase `pull` or `push` holds all that the transfer
-//! takes; another thread (`attendance`) tells the server meanwhile that the worker lives.
+//! The computing thread drives its connection by itself, so that a phase `pull` or `push` holds all that the
+//! transfer takes; another thread (`attendance`) tells the server meanwhile that the worker lives.
 
 use std::{
     future::Future,
@@ -37,10 +37,10 @@ use crate::{
     },
 };
 
-/// After a call failed: for the other thread to hear why.
+/// Time after a failed call in which the heartbeat thread may hear the reason.
 const REASON: Duration = Duration::from_secs(1);
 
-/// Runs it as `settings` and `worker` say.
+/// Runs the worker as `settings` and `worker` say.
 pub(super) fn run(settings: &Settings, worker: &Worker) -> Result<Report, Error> {
     let start = Instant::now();
     libtorch::set_threads(settings.threads);
@@ -84,7 +84,7 @@ impl Peer {
         let client = runtime.block_on(async {
             tokio::select! {
                 client = Client::connect(&worker.server, worker.limit) => client,
-                // Nobody listens any more where the job ended meanwhile, and a refused connection would be tried until the limit.
+                // If the job has ended, refused connections would be retried until the limit.
                 reason = over(&mut gone) => Err(reason.error(&worker.server)),
             }
         })?;
@@ -108,7 +108,7 @@ impl Peer {
             phases.run_traced("pull", |header| {
                 let values;
                 (version, values) = self.pull(self.wanted(number), header)?;
-                // Not in `set_parameters`: after the last step there is no request for it to be a part of.
+                // Not in `set_parameters`: after the last step no request is open.
                 let _phase = libtorch::copying("h2d");
                 learner::set_parameters(&network.store, &values)
             })?;
@@ -122,8 +122,8 @@ impl Peer {
                 }
                 loss.f_backward()?;
                 let value = loss.f_double_value(&[])?;
-                // The graph goes with it, and both may give memory back to the kernel: of ResNet-50 that took up to 37 ms of a
-                // step, and lay in no phase.
+                // The graph goes with it, and both may give memory back to the kernel: with ResNet-50 that
+                // took up to 37 ms of a step, outside all phases.
                 drop((loss, batch));
                 Ok::<_, Error>(value)
             })?;
@@ -147,7 +147,7 @@ impl Peer {
         Ok(Report { identity, measured: Measured::new(steps, losses, elapsed_ns, source) })
     }
 
-    /// The version that a step begins from: whatever there is, or the one that all gradients before it made.
+    /// The version that a step starts from: any if asynchronous, else that of all earlier gradients.
     fn wanted(&self, step: u64) -> u64 {
         if self.asynchronous { 0 } else { step }
     }
@@ -168,7 +168,7 @@ impl Peer {
     }
 }
 
-/// What `call` yields, unless the server is gone before.
+/// Result of `call`, unless the server is gone first.
 async fn unless_gone<T>(
     gone: &mut watch::Receiver<Option<Gone>>,
     call: impl Future<Output = Result<T, Status>>,
@@ -181,20 +181,20 @@ async fn unless_gone<T>(
         },
         reason = over(&mut heard) => return Err(reason),
     };
-    // A connection that broke says less than the server did.
+    // A broken connection says less than the server did.
     match timeout(REASON, over(gone)).await {
         Ok(reason) if matches!(Gone::of(&status), Gone::Lost(_)) => Err(reason),
         _ => Err(Gone::of(&status)),
     }
 }
 
-/// Why it is over, once it is.
+/// Waits until the job is over; returns why.
 async fn over(gone: &mut watch::Receiver<Option<Gone>>) -> Gone {
     let reason = gone.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
     reason.unwrap_or_else(|| Gone::Lost("nobody listens to it any more".to_owned()))
 }
 
-/// What is dropped out in that step: the same whatever else libtorch's generator was used for.
+/// Seed of the step's dropout: the same no matter what else libtorch's generator was used for.
 pub fn seed_of(settings: &Settings, step: u64) -> u64 {
     let mut digest = Digest::default();
     digest.u64(settings.seed).u64(u64::from(settings.share.rank)).u64(step);
