@@ -22,6 +22,11 @@ _METHODS = {
 #: phases the names that they have by now.
 spans = {}
 
+
+def _nothing():
+    """A span that has ended has no name to give."""
+
+
 #: Names that have been made, since routes are few and come again.
 _final = {}
 _MOST_NAMES = 1_000
@@ -121,7 +126,8 @@ class Request:
         if all(token in spans for token in inside):
             self.rename()
             for token in reversed(inside):
-                spans[token]()
+                # Another thread may end the span in between.
+                spans.get(token, _nothing)()
                 marker._end(token)
             marker._end(self.token)
 
