@@ -33,6 +33,16 @@ pub const COOKIE_PLACE: u64 = 1 << 32;
 pub const COOKIE_GO: u64 = 1 << 33;
 /// Most goroutines inside probed functions at once, over all programs.
 pub const GOROUTINES: u32 = 1024;
+/// A goroutine, as the key of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Goroutine {
+    /// Address of its `runtime.g`.
+    pub g: u64,
+    /// Its process.
+    pub tgid: u64,
+}
+
 /// The event of a probe in Go's scheduler stands above these bits of its cookie.
 pub const COOKIE_EVENT_SHIFT: u32 = 34;
 /// A thread looks for another goroutine to run (`runtime.schedule`).

@@ -17,7 +17,10 @@ use aya::{
 };
 use guestscope_ebpf::{
     SLOTS,
-    calls::{COOKIE_EVENT_SHIFT, COOKIE_GO, COOKIE_PLACE, FUNCTIONS, Function, GOROUTINES, PLACES_IN_PAGE},
+    calls::{
+        COOKIE_EVENT_SHIFT, COOKIE_GO, COOKIE_PLACE, FUNCTIONS, Function, GOROUTINES, Goroutine,
+        PLACES_IN_PAGE,
+    },
 };
 
 pub(crate) use super::uprobe::Spot;
@@ -34,15 +37,12 @@ struct Value(Function);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl Pod for Value {}
 
-/// A goroutine as a map's key: the address of its `runtime.g`, and its process.
-#[repr(C)]
+/// A goroutine as a map's key.
+#[repr(transparent)]
 #[derive(Clone, Copy)]
-struct Goroutine {
-    g: u64,
-    tgid: u64,
-}
-// SAFETY: integers without padding.
-unsafe impl Pod for Goroutine {}
+struct Key(Goroutine);
+// SAFETY: a transparent wrapper of integers without padding.
+unsafe impl Pod for Key {}
 
 /// On what a probe's calls are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ struct Tables {
     /// For kernels without cookies: cookies by the probe's place in its page.
     at: Array<MapData, u64>,
     /// Places of the open calls by goroutine, and the places that are free.
-    goroutines: HashMap<MapData, Goroutine, u32>,
+    goroutines: HashMap<MapData, Key, u32>,
     free: Queue<MapData, u32>,
     /// Number of the next function.
     next: u32,
@@ -106,8 +106,14 @@ pub(super) fn has_cookies() -> bool {
 
 /// Sizes the tables.
 pub(super) fn size(loader: &mut EbpfLoader<'_>, is_asked: bool) {
-    let sizes = [("OPEN", SLOTS + GOROUTINES), ("RUNS", SLOTS), ("GOROUTINE_CALLS", GOROUTINES)];
-    for (map, most) in sizes.into_iter().chain([("FREE_GOROUTINES", GOROUTINES), ("CARRIED", GOROUTINES)]) {
+    let sizes = [
+        ("OPEN", SLOTS + GOROUTINES),
+        ("RUNS", SLOTS),
+        ("GOROUTINE_CALLS", GOROUTINES),
+        ("FREE_GOROUTINES", GOROUTINES),
+        ("CARRIED", GOROUTINES),
+    ];
+    for (map, most) in sizes {
         loader.map_max_entries(map, if is_asked { most } else { 1 });
     }
 }
@@ -199,11 +205,12 @@ impl FunctionProbes {
         number: u32,
         (is_end, carrier): (bool, Carrier),
     ) -> Result<OwnedFd, ProbeError> {
+        let of_calls = if is_end { &self.end } else { &self.begin };
         let (program, flags) = match carrier {
             Carrier::Scheduler(event) => (&self.moves, event << COOKIE_EVENT_SHIFT),
-            Carrier::Goroutine => (if is_end { &self.end } else { &self.begin }, COOKIE_GO),
-            Carrier::Place => (if is_end { &self.end } else { &self.begin }, COOKIE_PLACE),
-            Carrier::Thread => (if is_end { &self.end } else { &self.begin }, 0),
+            Carrier::Goroutine => (of_calls, COOKIE_GO),
+            Carrier::Place => (of_calls, COOKIE_PLACE),
+            Carrier::Thread => (of_calls, 0),
         };
         let cookie = flags | u64::from(number);
         if !self.has_cookies {
@@ -216,7 +223,7 @@ impl FunctionProbes {
     pub(crate) fn forget_goroutines(&self, is_gone: impl Fn(u32) -> bool) {
         let mut tables = self.tables();
         let keys = tables.goroutines.keys().filter_map(Result::ok);
-        let gone: Vec<Goroutine> = keys.filter(|key| is_gone(key.tgid as u32)).collect();
+        let gone: Vec<Key> = keys.filter(|key| is_gone(key.0.tgid as u32)).collect();
         for key in gone {
             if let Ok(place) = tables.goroutines.get(&key, 0)
                 && tables.goroutines.remove(&key).is_ok()

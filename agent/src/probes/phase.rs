@@ -93,6 +93,11 @@ pub(crate) fn find_in(file: File, path: &Path) -> Result<Option<u64>, MarkerErro
 /// A file that is read in parts.
 pub(crate) type Cache = ReadCache<BufReader<File>>;
 
+/// A file to be read in parts, by a descriptor of its own.
+pub(crate) fn cache(file: &File) -> std::io::Result<Cache> {
+    Ok(ReadCache::new(BufReader::new(file.try_clone()?)))
+}
+
 /// The two tables of a 64-bit little-endian ELF file: all that is read of it beside the notes. `object::File`
 /// would read the symbols too, 14 MB in libtorch.
 pub(crate) struct Tables<'a> {

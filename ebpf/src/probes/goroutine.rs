@@ -16,7 +16,7 @@ use aya_ebpf::{
 };
 use guestscope_ebpf::{
     Operation, SLOTS, THREAD_INSIDE, THREAD_OUTSIDE, WITH_INNER,
-    calls::{self, COOKIE_EVENT_SHIFT, Found, GO_EXECUTE, GO_SCHEDULE, GOROUTINES},
+    calls::{self, COOKIE_EVENT_SHIFT, Found, GO_EXECUTE, GO_SCHEDULE, GOROUTINES, Goroutine},
     connection,
 };
 
@@ -31,14 +31,6 @@ use crate::{
     registers,
     task::Current,
 };
-
-/// A goroutine: its process, and the address of its `runtime.g`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Goroutine {
-    g: u64,
-    tgid: u64,
-}
 
 /// Goroutine to the element of `OPEN` with its calls, while there are any.
 #[map]

@@ -5,20 +5,21 @@
 //! its entry would see that call twice. Go 1.17 and later pass arguments in registers and keep the running
 //! goroutine in one (Go's `src/cmd/compile/abi-internal.md`).
 
-use std::{fs::File, io::BufReader, os::unix::fs::FileExt as _};
+use std::{fs::File, os::unix::fs::FileExt as _};
 
 use guestscope_ebpf::calls::{Argument, GO_EXECUTE, GO_EXIT, GO_SCHEDULE};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
-use object::{
-    LittleEndian,
-    read::{ReadCache, elf::SectionHeader as _},
-};
+use object::{LittleEndian, read::elf::SectionHeader as _};
 
 use super::{
     placed::{On, Place},
     symbols,
 };
-use crate::{loader::functions::Spot, probes::phase::Tables, untrusted::Untrusted};
+use crate::{
+    loader::functions::Spot,
+    probes::phase::{self, Tables},
+    untrusted::Untrusted,
+};
 
 /// Functions of the runtime that move goroutines, and the event that each reports.
 pub(super) const SCHEDULER: [(&str, u64); 3] =
@@ -124,8 +125,7 @@ pub(super) fn is_name(name: &str) -> bool {
 
 /// Whether the file is a Go program.
 pub(super) fn is_program(file: &File) -> bool {
-    let cache = file.try_clone().map(|opened| ReadCache::new(BufReader::new(opened)));
-    cache.is_ok_and(|cache| Tables::read(&cache).is_some_and(|tables| is_of_go(&tables)))
+    phase::cache(file).is_ok_and(|cache| Tables::read(&cache).is_some_and(|tables| is_of_go(&tables)))
 }
 
 pub(super) fn is_of_go(tables: &Tables<'_>) -> bool {

@@ -149,11 +149,16 @@ impl Functions {
         let state = State::of(&metadata);
         let mut problems = Vec::new();
         for (index, wanted) in self.wanted.iter().enumerate() {
-            let named = if metadata.is_file() { Named::of(&wanted.library, path) } else { Named::No };
+            // Before the soname is read: a program's files come again at each look.
+            if !metadata.is_file() || self.files().seen.contains(&(index, state)) {
+                continue;
+            }
             let is_own_name =
                 || guarded::open_found(found).is_ok_and(|file| has_name(&file, &wanted.library));
-            if named == Named::No || named == Named::Perhaps && !is_own_name() {
-                continue;
+            match Named::of(&wanted.library, path) {
+                Named::Yes => {}
+                Named::Perhaps if is_own_name() => {}
+                Named::Perhaps | Named::No => continue,
             }
             {
                 let mut files = self.files();
@@ -324,9 +329,8 @@ impl Named {
     fn of(library: &str, path: &Path) -> Self {
         let path = path.as_os_str().as_bytes();
         let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
-        let is_it = |is_it| if is_it { Self::Yes } else { Self::No };
         if library.contains('/') {
-            return is_it(names::matches(library, path));
+            return if names::matches(library, path) { Self::Yes } else { Self::No };
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let without_version =

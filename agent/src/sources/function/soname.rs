@@ -1,13 +1,10 @@
 //! A library's own name (`DT_SONAME`), by which programs ask for it, whatever its file is called.
 
-use std::{fs::File, io::BufReader, os::unix::fs::FileExt as _};
+use std::{fs::File, os::unix::fs::FileExt as _};
 
-use object::{
-    LittleEndian,
-    read::{ReadCache, elf::SectionHeader as _},
-};
+use object::{LittleEndian, read::elf::SectionHeader as _};
 
-use crate::probes::phase::Tables;
+use crate::probes::phase::{self, Tables};
 
 /// From elf.h: the tag of the name, in an entry of two words.
 const SONAME: u64 = 14;
@@ -17,8 +14,7 @@ const MOST_BYTES: u64 = 64 << 10;
 
 /// Whether a file is a library with this soname.
 pub(super) fn has_name(file: &File, name: &str) -> bool {
-    let Ok(opened) = file.try_clone() else { return false };
-    let cache = ReadCache::new(BufReader::new(opened));
+    let Ok(cache) = phase::cache(file) else { return false };
     Tables::read(&cache).is_some_and(|tables| own_name_is(file, &tables, name.as_bytes()) == Some(true))
 }
 

@@ -5,7 +5,6 @@
 
 use std::{
     fs::File,
-    io::BufReader,
     os::unix::fs::FileExt as _,
     time::{Duration, Instant},
 };
@@ -15,7 +14,7 @@ use object::{
     elf::{
         SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC, SectionHeader64, SectionType, SymbolType,
     },
-    read::{ReadCache, elf::SectionHeader as _},
+    read::elf::SectionHeader as _,
 };
 
 use super::{
@@ -23,7 +22,10 @@ use super::{
     names::{self, Pattern},
     pclntab::GoTable,
 };
-use crate::{probes::phase::Tables, untrusted::Untrusted};
+use crate::{
+    probes::phase::{self, Tables},
+    untrusted::Untrusted,
+};
 
 /// Most functions of one file that a pattern may match.
 pub(super) const MOST_FUNCTIONS: usize = 64;
@@ -178,8 +180,7 @@ impl<'a> Table<'a> {
 
 /// The matching functions, each once, whatever names it has.
 pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError> {
-    let opened = file.try_clone().map_err(|error| SymbolError::Read(error.kind()))?;
-    let cache = ReadCache::new(BufReader::new(opened));
+    let cache = phase::cache(file).map_err(|error| SymbolError::Read(error.kind()))?;
     let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
     let is_go = golang::is_of_go(&tables);
     let pattern = Pattern::new(wanted);

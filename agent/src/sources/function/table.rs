@@ -6,13 +6,13 @@
 //! counts as one only if each entry up to the wanted one is the start of a function, and if the function that
 //! returns it mentions no second one.
 
-use std::{collections::HashMap, fs::File, io::BufReader, os::unix::fs::FileExt as _};
+use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _};
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
 use object::{
     LittleEndian,
     elf::{R_AARCH64_RELATIVE, R_X86_64_RELATIVE},
-    read::{ReadCache, elf::SectionHeader as _},
+    read::elf::SectionHeader as _,
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     symbols::{self, Found, SymbolError},
     unwind::Unwind,
 };
-use crate::probes::phase::Tables;
+use crate::probes::phase::{self, Tables};
 
 /// Most tables in a row.
 const MOST_STEPS: usize = 4;
@@ -96,7 +96,7 @@ impl<'a> Way<'a> {
 pub(super) fn find(file: &File, way: &Way<'_>) -> anyhow::Result<Found> {
     let exported = symbols::find(file, way.exported)?;
     let [first] = exported.as_slice() else { anyhow::bail!(SymbolError::TooMany(exported.len())) };
-    let cache = ReadCache::new(BufReader::new(file.try_clone()?));
+    let cache = phase::cache(file)?;
     let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
     let unwind = Unwind::read(file, &tables).ok_or(TableError::NoFunctions)?;
     let library = Library { file, tables: &tables, unwind: &unwind };

@@ -3,16 +3,20 @@
 //!
 //! The file may be anybody's: notes are read up to a size, and sites up to a number.
 
-use std::{fs::File, io::BufReader};
+use std::fs::File;
 
 use guestscope_ebpf::calls::{Argument, ArgumentKind};
-use object::{LittleEndian, ReadCache, ReadRef as _, read::elf::SectionHeader as _};
+use object::{LittleEndian, ReadRef as _, read::elf::SectionHeader as _};
 
 use super::{
     placed::{On, Place},
     symbols::{MOST_FUNCTIONS, SymbolError},
 };
-use crate::{loader::functions::Spot, probes::phase::Tables, untrusted::Untrusted};
+use crate::{
+    loader::functions::Spot,
+    probes::phase::{self, Tables},
+    untrusted::Untrusted,
+};
 
 /// Most bytes of notes: libjvm, which has the most, has 200 kB.
 const MOST_NOTES: u64 = 4 << 20;
@@ -147,7 +151,7 @@ fn near(sites: &[Site], provider: &str, wanted: &str) -> Untrusted {
 }
 
 fn sites(file: &File) -> anyhow::Result<Vec<Site>> {
-    let cache = ReadCache::new(BufReader::new(file.try_clone()?));
+    let cache = phase::cache(file)?;
     let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
     let section = tables.section(".note.stapsdt").ok_or(ProbesError::None)?;
     let (offset, bytes) = section.file_range(LittleEndian).ok_or(ProbesError::None)?;
