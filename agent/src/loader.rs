@@ -268,7 +268,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     loader.override_global("MAJORS_OF_GPUS", &gpus[..], true);
     let has_cookies = u32::from(functions::has_cookies());
     loader.override_global("HAS_COOKIES", &has_cookies, true);
-    functions::size(&mut loader, options.functions);
+    functions::size(&mut loader, options);
     for map in PER_THREAD {
         loader.map_max_entries(map, options.slots.max(2));
     }

@@ -31,18 +31,6 @@ pub const WINDOW_NS: u64 = 100_000_000;
 pub const COOKIE_PLACE: u64 = 1 << 32;
 /// Flag in a probe's cookie: a function of Go's, whose calls are open on a goroutine, not on a thread.
 pub const COOKIE_GO: u64 = 1 << 33;
-/// Most goroutines inside probed functions at once, over all programs.
-pub const GOROUTINES: u32 = 1024;
-/// A goroutine, as the key of a map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Goroutine {
-    /// Address of its `runtime.g`.
-    pub g: u64,
-    /// Its process.
-    pub tgid: u64,
-}
-
 /// The event of a probe in Go's scheduler stands above these bits of its cookie.
 pub const COOKIE_EVENT_SHIFT: u32 = 34;
 /// A thread looks for another goroutine to run (`runtime.schedule`).
@@ -51,6 +39,21 @@ pub const GO_SCHEDULE: u64 = 1;
 pub const GO_EXECUTE: u64 = 2;
 /// The goroutine in the first argument has ended (`runtime.goexit0`).
 pub const GO_EXIT: u64 = 3;
+/// Most goroutines, over all programs, that are inside probed functions or have received a request. Their
+/// open calls are the elements 1 to `GOROUTINES` of the table of open calls; those of threads come after them.
+pub const GOROUTINES: u32 = 1024;
+
+/// A goroutine, as the key of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Goroutine {
+    /// Address of its `runtime.g`.
+    pub g: u64,
+    /// Its process in the lower half; in the upper half, how often that has replaced its program: another
+    /// program has other goroutines, at the same addresses.
+    pub program: u64,
+}
+
 /// For kernels without cookies: positions of entries in a page, then those of exits.
 pub const PLACES_IN_PAGE: u32 = 4096;
 /// Flag of an edge: the phase in its fourth argument (at an end: the phase that it ends) was left without an
@@ -181,11 +184,18 @@ impl Found {
     }
 }
 
-/// Token of a call: unique among the open ones of all threads, and no root's token.
+/// Element, in the table of open calls, of the thread with this slot.
 #[inline(always)]
 #[must_use]
-pub const fn token(slot: u16, place: u64) -> u64 {
-    (slot as u64) << 6 | place
+pub const fn carrier_of(slot: u16) -> u64 {
+    GOROUTINES as u64 + 1 + slot as u64
+}
+
+/// Token of a call: unique among the open ones of all threads and goroutines, and no root's token.
+#[inline(always)]
+#[must_use]
+pub const fn token(carrier: u64, place: u64) -> u64 {
+    carrier << 6 | place
 }
 
 macro_rules! get {

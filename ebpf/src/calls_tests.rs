@@ -104,12 +104,13 @@ fn more_than_there_is_room_for_is_left_out() {
 
 #[test]
 fn tokens_are_no_roots_and_differ() {
-    for slot in [1, 4095, 0x2000, u16::MAX] {
+    for slot in [1, 4095, 0x2000, u16::MAX].map(carrier_of).into_iter().chain([1, u64::from(GOROUTINES)]) {
         for place in [1, 32] {
             assert!(!crate::is_root_token(token(slot, place)), "{slot} {place}");
         }
     }
     assert_ne!(token(1, 32), token(2, 1));
+    assert!((1..=u64::from(GOROUTINES)).all(|carrier| carrier != carrier_of(0)));
 }
 
 proptest! {

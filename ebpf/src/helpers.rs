@@ -67,6 +67,8 @@ pub struct Process {
     pub leaving: u64,
     /// Threads that have handed it over.
     pub left: u64,
+    /// Programs that it has replaced by others (`execve`) since it is tracked.
+    pub replaced: u64,
 }
 
 /// A thread's life up to `now_ns`, of one account: its ledger, and the open interval if it runs.

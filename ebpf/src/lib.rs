@@ -393,5 +393,5 @@ const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 &&
 const _: () = assert!(size_of::<EdgeRecord>() == 336 + 64 + 4 * ACTIVITIES + 8 + 24 + 96 + NAME_BYTES);
 const _: () = assert!(size_of::<TaskRecord>() == 336 + 16 + 16 + 4 * ACTIVITIES + 8 + 24 + COMM_BYTES);
 const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96);
-const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 48 && MEMBERS.is_power_of_two());
+const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 56 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 5 * 8 + 6 * 4 + 3 * 2 + 2 + 2 * 4 + COMM_BYTES);

@@ -244,12 +244,33 @@ fn hand_over(process: *mut Process, ledger: &Ledger) {
 /// The thread of this ledger has a new program: it is inside no phase.
 #[inline(always)]
 pub(crate) fn replaced(ledger: &Ledger, now_ns: u64) {
+    if let Some(process) = PROCESSES.get_ptr_mut(u32::from(ledger.process)) {
+        // SAFETY: a process in a map value.
+        unsafe { add(&raw mut (*process).replaced, 1) };
+    }
     let Some(outside) = OUTSIDE.get_ptr_mut(u32::from(ledger.slot)) else { return };
     // SAFETY: a value of a map, which only its own thread writes.
     unsafe {
         if (*outside).depth != 0 {
             (*outside).become_(0, ledger, now_ns);
         }
+    }
+}
+
+/// The program that runs in the process of this ledger, by a number that no program before it in the process
+/// had: see [`Goroutine::program`](guestscope_ebpf::calls::Goroutine::program).
+///
+/// # Safety
+/// A whole ledger.
+#[inline(always)]
+pub(crate) unsafe fn program(ledger: *const Ledger) -> u64 {
+    // SAFETY: the caller's, and a process in a map value.
+    unsafe {
+        let replaced = match PROCESSES.get_ptr(u32::from(read!(ledger.process))) {
+            Some(process) => read!(process.replaced),
+            None => 0,
+        };
+        replaced << 32 | u64::from(read!(ledger.tgid))
     }
 }
 

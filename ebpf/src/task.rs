@@ -297,7 +297,7 @@ pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> 
     }
     beside::forget(slot);
     wait::forget_edges(slot);
-    function::forget(slot);
+    function::forget(slot as u16);
     let ledger = LEDGERS.get_ptr_mut(slot)?;
     // SAFETY: a ledger in a map value; nobody points to this slot yet, or its holder is gone.
     unsafe {

@@ -12,19 +12,19 @@ use std::{
 
 use aya::{
     Ebpf, EbpfLoader, Pod,
-    maps::{Array, HashMap, MapData, MapError, Queue},
+    maps::{Array, HashMap, Map, MapData, MapError, Queue},
     programs::{Program, ProgramError, UProbe},
 };
 use guestscope_ebpf::{
-    SLOTS,
     calls::{
         COOKIE_EVENT_SHIFT, COOKIE_GO, COOKIE_PLACE, FUNCTIONS, Function, GOROUTINES, Goroutine,
         PLACES_IN_PAGE,
     },
+    helpers::Process,
 };
 
 pub(crate) use super::uprobe::Spot;
-use super::{LoadError, uprobe};
+use super::{LoadError, LoadOptions, uprobe};
 
 const BEGIN: &str = "function_begin";
 const END: &str = "function_end";
@@ -44,6 +44,13 @@ struct Key(Goroutine);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl Pod for Key {}
 
+/// A process as a map's value.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct ProcessValue(Process);
+// SAFETY: a transparent wrapper of integers without padding.
+unsafe impl Pod for ProcessValue {}
+
 /// On what a probe's calls are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
@@ -53,8 +60,8 @@ pub(crate) enum Carrier {
     Place,
     /// A goroutine.
     Goroutine,
-    /// Nothing: the probe lies in Go's scheduler and tells this event (`GO_SCHEDULE` and the others).
-    Scheduler(u64),
+    /// Nothing: the probes lie in Go's scheduler, each with an event.
+    Scheduler,
 }
 
 /// The programs and their table.
@@ -76,8 +83,42 @@ struct Tables {
     /// Places of the open calls by goroutine, and the places that are free.
     goroutines: HashMap<MapData, Key, u32>,
     free: Queue<MapData, u32>,
+    /// Number of requests without a place.
+    not_carried: Array<MapData, u64>,
+    processes: Processes,
     /// Number of the next function.
     next: u32,
+}
+
+/// The processes that the kernel side tracks. Their numbers are those of the initial PID namespace.
+struct Processes {
+    numbers: HashMap<MapData, u32, u32>,
+    by_number: Array<MapData, ProcessValue>,
+}
+
+impl Processes {
+    /// Other users of the maps have them too.
+    fn shared(ebpf: &Ebpf) -> Result<Self, LoadError> {
+        let shared = |name| -> Result<MapData, LoadError> {
+            let (Map::HashMap(map) | Map::Array(map)) = ebpf.map(name).ok_or(LoadError::Missing(name))?
+            else {
+                return Err(LoadError::Missing(name));
+            };
+            let own = map.fd().as_fd().try_clone_to_owned().map_err(MapError::from)?;
+            Ok(MapData::from_fd(own)?)
+        };
+        Ok(Self {
+            numbers: HashMap::try_from(Map::HashMap(shared("PROCESS_OF")?))?,
+            by_number: Array::try_from(Map::Array(shared("PROCESSES")?))?,
+        })
+    }
+
+    /// Whether a goroutine's process lives, and has not replaced its program.
+    fn runs(&self, goroutine: Goroutine) -> bool {
+        let number = self.numbers.get(&(goroutine.program as u32), 0);
+        let process = number.and_then(|number| self.by_number.get(&number, 0));
+        process.is_ok_and(|process| process.0.replaced as u32 == (goroutine.program >> 32) as u32)
+    }
 }
 
 /// Why a probe could not be placed.
@@ -105,16 +146,16 @@ pub(super) fn has_cookies() -> bool {
 }
 
 /// Sizes the tables.
-pub(super) fn size(loader: &mut EbpfLoader<'_>, is_asked: bool) {
+pub(super) fn size(loader: &mut EbpfLoader<'_>, options: &LoadOptions) {
     let sizes = [
-        ("OPEN", SLOTS + GOROUTINES),
-        ("RUNS", SLOTS),
+        ("OPEN", GOROUTINES + 1 + options.slots),
+        ("RUNS", options.slots),
         ("GOROUTINE_CALLS", GOROUTINES),
         ("FREE_GOROUTINES", GOROUTINES),
-        ("CARRIED", GOROUTINES),
+        ("CARRIED", GOROUTINES + 1),
     ];
     for (map, most) in sizes {
-        loader.map_max_entries(map, if is_asked { most } else { 1 });
+        loader.map_max_entries(map, if options.functions { most } else { 1 });
     }
 }
 
@@ -150,9 +191,11 @@ pub(super) fn load(ebpf: &mut Ebpf) -> Result<FunctionProbes, LoadError> {
         at: Array::try_from(map("FUNCTION_AT")?)?,
         goroutines: HashMap::try_from(map("GOROUTINE_CALLS")?)?,
         free: Queue::try_from(map("FREE_GOROUTINES")?)?,
+        not_carried: Array::try_from(map("NOT_CARRIED")?)?,
+        processes: Processes::shared(ebpf)?,
         next: 1,
     };
-    for place in SLOTS..SLOTS + GOROUTINES {
+    for place in 1..=GOROUTINES {
         tables.free.push(place, 0)?;
     }
     let (has_cookies, tables) = (has_cookies(), Mutex::new(tables));
@@ -207,7 +250,7 @@ impl FunctionProbes {
     ) -> Result<OwnedFd, ProbeError> {
         let of_calls = if is_end { &self.end } else { &self.begin };
         let (program, flags) = match carrier {
-            Carrier::Scheduler(event) => (&self.moves, event << COOKIE_EVENT_SHIFT),
+            Carrier::Scheduler => (&self.moves, spot.event << COOKIE_EVENT_SHIFT),
             Carrier::Goroutine => (of_calls, COOKIE_GO),
             Carrier::Place => (of_calls, COOKIE_PLACE),
             Carrier::Thread => (of_calls, 0),
@@ -219,11 +262,16 @@ impl FunctionProbes {
         Ok(uprobe::open(self.kind, path, spot, program.as_fd(), self.has_cookies.then_some(cookie))?)
     }
 
-    /// Frees the places of goroutines whose processes are gone, as `is_gone` says.
-    pub(crate) fn forget_goroutines(&self, is_gone: impl Fn(u32) -> bool) {
+    /// Number of requests that do not follow their goroutine because too many others are followed.
+    pub(crate) fn not_carried(&self) -> u64 {
+        self.tables().not_carried.get(&0, 0).unwrap_or_default()
+    }
+
+    /// Frees the places of goroutines whose programs are gone.
+    pub(crate) fn forget_goroutines(&self) {
         let mut tables = self.tables();
         let keys = tables.goroutines.keys().filter_map(Result::ok);
-        let gone: Vec<Key> = keys.filter(|key| is_gone(key.0.tgid as u32)).collect();
+        let gone: Vec<Key> = keys.filter(|key| !tables.processes.runs(key.0)).collect();
         for key in gone {
             if let Ok(place) = tables.goroutines.get(&key, 0)
                 && tables.goroutines.remove(&key).is_ok()

@@ -45,6 +45,8 @@ pub(crate) struct Spot {
     pub(crate) offset: u64,
     /// Offset in the file of the counter (semaphore) that switches a USDT probe on; 0 for none.
     pub(crate) semaphore: u32,
+    /// Event that a probe in Go's scheduler reports (`GO_SCHEDULE` and others); 0 for none.
+    pub(crate) event: u64,
 }
 
 /// The kernel's type number of uprobes.

@@ -32,13 +32,10 @@ impl Pairing {
     /// The edge's thread enters a phase that is on another one. False where that has not to wait: the phase
     /// moves.
     pub(super) fn enter_beside(&mut self, id: u64, edge: &Edge<'_>) -> bool {
-        let Some(open) = self.open.get_mut(&id) else { return false };
-        let Place::On(holder, _) = open.place else { return false };
-        // Where edges of the holder were lost, its leave may have been among them.
-        let is_certain = self.threads.get(holder).is_some_and(|state| state.doubtful == 0);
-        if holder == edge.thread || holder.tgid != edge.thread.tgid || !is_certain {
+        if !self.is_elsewhere(id, edge) {
             return false;
         }
+        let Some(open) = self.open.get_mut(&id) else { return false };
         if open.beside.iter().any(|beside| beside.thread == edge.thread) {
             return true;
         }
@@ -51,6 +48,14 @@ impl Pairing {
         open.beside.push(Beside { thread: edge.thread, now: edge.now, place: state.stack.reserve() });
         self.beside += 1;
         true
+    }
+
+    /// Whether the phase is on another thread of the process, as far as is known: where edges of that one were
+    /// lost, its leave may have been among them.
+    pub(super) fn is_elsewhere(&self, id: u64, edge: &Edge<'_>) -> bool {
+        let Some(Place::On(holder, _)) = self.open.get(&id).map(|open| open.place) else { return false };
+        let is_certain = self.threads.get(holder).is_some_and(|state| state.doubtful == 0);
+        holder != edge.thread && holder.tgid == edge.thread.tgid && is_certain
     }
 
     /// The edge's thread leaves a phase that is on another one, which keeps it. False where that is not so.

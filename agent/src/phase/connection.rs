@@ -7,7 +7,7 @@
 
 use guestscope_ebpf::{
     KERNEL_INSTANCE, Source,
-    connection::{MAY_GO_ON, WAS_NONE},
+    connection::{MAY_GO_ON, MAY_GO_ON_ELSEWHERE, WAS_NONE},
 };
 
 use super::{
@@ -34,7 +34,8 @@ pub(crate) struct Held {
 impl Pairing {
     /// Whether an end says that more may come.
     pub(super) fn may_go_on(edge: &Edge<'_>) -> bool {
-        edge.instance == KERNEL_INSTANCE && edge.record.arguments[2] == MAY_GO_ON
+        let third = edge.record.arguments[2];
+        edge.instance == KERNEL_INSTANCE && (third == MAY_GO_ON || third == MAY_GO_ON_ELSEWHERE)
     }
 
     /// An end may say that what ends was no request.
@@ -125,10 +126,11 @@ impl Pairing {
         }
     }
 
-    /// Takes back the end at the last send, if the same thread sent.
+    /// Takes back the end at the last send, if the same thread sent, and ran nothing else since.
     fn took_back(&mut self, id: u64, edge: &Edge<'_>) -> bool {
         let Some(open) = self.open.get_mut(&id) else { return false };
-        let before = open.held.take().filter(|held| held.thread == edge.thread);
+        let was_away = edge.record.arguments[2] == MAY_GO_ON_ELSEWHERE;
+        let before = open.held.take().filter(|held| held.thread == edge.thread && !was_away);
         let (Place::Suspended(_), Some(before)) = (open.place, before) else { return false };
         open.place = Place::On(edge.thread, before.now);
         open.settle(&edge.now);

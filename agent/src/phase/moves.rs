@@ -19,6 +19,12 @@ impl Pairing {
         if self.leave_beside(id, edge) || self.is_held(id) {
             return;
         }
+        if edge.instance == KERNEL_INSTANCE && self.is_elsewhere(id, edge) {
+            // What it left has ended on another thread since, and the next of that token has begun: nothing is
+            // lost.
+            let _ = self.is_stray(edge);
+            return;
+        }
         // What is open inside it and was not left by itself cannot go on without it.
         let inner = self.inside(id);
         if edge.instance == KERNEL_INSTANCE

@@ -103,6 +103,15 @@ pub(super) fn empty(pump: &mut Pump, pairing: &mut Pairing) -> bool {
     emptied
 }
 
+impl Feed {
+    /// Looks after the probes of functions.
+    pub(super) fn look_at_functions(&self) {
+        if let Some(functions) = &self.functions {
+            tell(&functions.look());
+        }
+    }
+}
+
 impl Sight for Feed {
     const LAST_DRAINS: u32 = 20;
 
@@ -190,9 +199,7 @@ impl Sight for Feed {
         let problems = code.look_again(self);
         self.code = code;
         tell(&problems);
-        if let Some(functions) = &self.functions {
-            tell(&functions.look());
-        }
+        self.look_at_functions();
     }
 
     fn processes(&self) -> Vec<u32> {

@@ -23,6 +23,7 @@ mod exported;
 mod filter;
 mod folder;
 mod functions;
+mod goroutine_requests;
 mod goroutines;
 mod ground;
 mod groups;

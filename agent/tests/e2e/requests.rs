@@ -29,7 +29,7 @@ impl Way for UnixStream {}
 
 /// Address of a server.
 #[derive(Clone)]
-enum Address {
+pub(crate) enum Address {
     Port(u16),
     Path(PathBuf),
 }
@@ -72,13 +72,13 @@ impl Address {
         Ok(Client(way))
     }
 
-    fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         eventually("the server listens", || self.try_connect().ok())
     }
 }
 
 /// A connection of this test.
-struct Client(Box<dyn Way>);
+pub(crate) struct Client(Box<dyn Way>);
 
 impl Client {
     fn send(&mut self, path: &str) {
@@ -100,7 +100,7 @@ impl Client {
     }
 
     /// Asks, and returns the time until the answer.
-    fn ask(&mut self, path: &str) -> Duration {
+    pub(crate) fn ask(&mut self, path: &str) -> Duration {
         let begin = Instant::now();
         self.send(path);
         self.receive();
@@ -109,7 +109,7 @@ impl Client {
 }
 
 /// Kind of server.
-enum Server {
+pub(crate) enum Server {
     Python(&'static str),
     Go,
     Java,
@@ -132,13 +132,27 @@ impl Server {
 /// comes first.
 fn served<T>(
     test: &str,
+    what: (&Server, impl FnOnce(&Ground) -> Address),
+    load: impl FnOnce(&Address) -> T,
+) -> Option<(T, Seen, Done)> {
+    let served = served_with(test, &[], what, load);
+    if let Some((_, _, done)) = &served {
+        assert!(done.losses().is_empty(), "{:?}", done.losses());
+    }
+    served
+}
+
+/// The same with further options of the agent's, and whatever was lost.
+pub(crate) fn served_with<T>(
+    test: &str,
+    options: &[&str],
     (server, address): (&Server, impl FnOnce(&Ground) -> Address),
     load: impl FnOnce(&Address) -> T,
 ) -> Option<(T, Seen, Done)> {
     let ground = Ground::new(test)?;
     let words = server.words(test, &ground)?;
     let address = address(&ground);
-    let mut start = ground.run().words(&["--requests", &address.option()]).program(&words[0]);
+    let mut start = ground.run().words(&["--requests", &address.option()]).words(options).program(&words[0]);
     for word in &words[1..] {
         start = start.word(word);
     }
@@ -146,8 +160,6 @@ fn served<T>(
     let asked = load(&address);
     quit(&address);
     let done = running.finish().expect(0);
-    let losses = done.losses();
-    assert!(losses.is_empty(), "{losses:?}");
     let seen = done.seen();
     Some((asked, seen, done))
 }
@@ -167,7 +179,7 @@ fn quit(address: &Address) {
     }
 }
 
-fn in_order(seen: &Seen) -> Vec<&Request> {
+pub(crate) fn in_order(seen: &Seen) -> Vec<&Request> {
     let mut requests: Vec<&Request> = seen.requests.iter().collect();
     requests.sort_by_key(|request| request.root().start_ns);
     requests
@@ -182,7 +194,7 @@ fn unix(ground: &Ground) -> Address {
     Address::Path(ground.path("web.sock"))
 }
 
-fn port(_: &Ground) -> Address {
+pub(crate) fn port(_: &Ground) -> Address {
     Address::free()
 }
 

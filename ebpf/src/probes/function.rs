@@ -17,10 +17,10 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 use guestscope_ebpf::{
-    EdgeRecord, KERNEL_INSTANCE, MARKER_ABI_VERSION, NAME_BYTES, Operation, SLOTS,
+    EdgeRecord, KERNEL_INSTANCE, MARKER_ABI_VERSION, NAME_BYTES, Operation,
     calls::{
         self, Argument, ArgumentKind, COOKIE_GO, COOKIE_PLACE, Call, Calls, EDGE_CALL_LOST, FUNCTIONS, Found,
-        Function, GOROUTINES, PLACE, PLACES_IN_PAGE, SHOWN_PER_WINDOW, WINDOW_NS,
+        Function, PLACE, PLACES_IN_PAGE, SHOWN_PER_WINDOW, WINDOW_NS,
     },
 };
 
@@ -48,14 +48,14 @@ static CLOSING: Array<u32> = Array::with_max_entries(FUNCTIONS, 0);
 #[map]
 static FUNCTION_AT: Array<u64> = Array::with_max_entries(2 * PLACES_IN_PAGE, 0);
 
-/// Slot to the open calls of its thread; behind the slots, open calls of goroutines.
+/// Open calls of goroutines, then those of threads: see [`calls::carrier_of`]. Sized by the agent.
 #[map]
-pub(crate) static OPEN: Array<Calls> = Array::with_max_entries(SLOTS + GOROUTINES, 0);
+pub(crate) static OPEN: Array<Calls> = Array::with_max_entries(1, 0);
 
 /// The thread of this slot is new, or runs a new program.
 #[inline(always)]
-pub(crate) fn forget(slot: u32) {
-    if let Some(calls) = OPEN.get_ptr_mut(slot) {
+pub(crate) fn forget(slot: u16) {
+    if let Some(calls) = OPEN.get_ptr_mut(calls::carrier_of(slot) as u32) {
         // SAFETY: a value of a map, which its thread alone writes.
         unsafe { (*calls).depth = 0 };
     }
@@ -76,9 +76,9 @@ pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {
         add(&raw mut (*function).calls, 1);
         let is_shown = is_shown(function, cookie as u32);
         let is_mark = (*function).is_mark != 0;
-        let (mut carrier, mut at) = (u64::from(slot), frame(&ctx));
+        let (mut carrier, mut at) = (calls::carrier_of(slot), frame(&ctx));
         if cookie & COOKIE_GO != 0 {
-            (carrier, at) = goroutine::running(&ctx, (slot, (*ledger).tgid), at, true);
+            (carrier, at) = goroutine::running(&ctx, ledger, at, true);
         }
         let found = if is_mark {
             Found(0)
@@ -87,7 +87,6 @@ pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {
         } else {
             Found(enter(carrier, cookie, at, u64::from(is_shown)))
         };
-        let carrier = carrier as u16;
         if found.is_too_deep() {
             add(&raw mut (*function).too_deep, 1);
         }
@@ -128,10 +127,10 @@ pub(crate) fn function_end(ctx: ProbeContext) -> u32 {
     unsafe {
         let slot = (*ledger).slot;
         let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
-        let (mut carrier, mut at, mut inside) = (u64::from(slot), frame(&ctx), 0);
+        let (mut carrier, mut at, mut inside) = (calls::carrier_of(slot), frame(&ctx), 0);
         let is_go = cookie & COOKIE_GO != 0;
         if is_go {
-            (carrier, at) = goroutine::running(&ctx, (slot, (*ledger).tgid), at, false);
+            (carrier, at) = goroutine::running(&ctx, ledger, at, false);
             if carrier == 0 {
                 return 0;
             }
@@ -140,12 +139,12 @@ pub(crate) fn function_end(ctx: ProbeContext) -> u32 {
         }
         let found = Found(leave(carrier, cookie, at));
         if is_go {
-            inside = goroutine::ended(&ctx, (slot, (*ledger).tgid), carrier);
+            inside = goroutine::ended(&ctx, ledger, carrier);
         }
         if found.own() == 0 && found.lost() == 0 {
             return 0;
         }
-        let outcome = end(stage, carrier as u16, found, inside);
+        let outcome = end(stage, carrier, found, inside);
         phase::hand_over_as(stage, ledger, current, outcome);
     }
     0
@@ -157,7 +156,7 @@ pub(crate) fn function_end(ctx: ProbeContext) -> u32 {
 /// # Safety
 /// The stage must be the thread's own.
 #[inline(always)]
-pub(crate) unsafe fn end(stage: *mut EdgeRecord, carrier: u16, found: Found, inside: u64) -> Outcome {
+pub(crate) unsafe fn end(stage: *mut EdgeRecord, carrier: u64, found: Found, inside: u64) -> Outcome {
     let (mut place, mut ended, mut flags) = (found.own(), found.lost_calls() as u16, 0);
     if place == 0 {
         // The edge itself ends one of them.
@@ -234,16 +233,22 @@ unsafe fn is_shown(function: *mut Function, number: u32) -> bool {
             core::ptr::write_volatile(&raw mut (*function).in_window, 0);
         }
         add(&raw mut (*function).in_window, 1);
-        let is_closing = match CLOSING.get_ptr(number) {
-            Some(closing) => core::ptr::read_volatile(closing) != 0,
-            None => true,
-        };
-        let is_shown =
-            core::ptr::read_volatile(&raw const (*function).in_window) <= SHOWN_PER_WINDOW && !is_closing;
+        let in_window = core::ptr::read_volatile(&raw const (*function).in_window);
+        let is_shown = in_window <= SHOWN_PER_WINDOW && !is_closing(number);
         if !is_shown {
             add(&raw mut (*function).thinned, 1);
         }
         is_shown
+    }
+}
+
+/// Whether the probes with this number are about to be removed.
+#[inline(always)]
+pub(crate) fn is_closing(number: u32) -> bool {
+    match CLOSING.get_ptr(number) {
+        // SAFETY: a map value.
+        Some(closing) => unsafe { core::ptr::read_volatile(closing) != 0 },
+        None => true,
     }
 }
 

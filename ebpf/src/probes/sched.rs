@@ -340,7 +340,7 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
         }
         process::replaced(&*ledger, now_ns);
         wait::forget_edges(u32::from((*ledger).slot));
-        function::forget(u32::from((*ledger).slot));
+        function::forget((*ledger).slot);
         record(Kind::Exec, 0, &*ledger, address, now_ns, (old_tid, 0, leader_born_ns));
     }
     leader_born_ns != 0

@@ -16,7 +16,7 @@ mod unix;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use guestscope_ebpf::{
     Operation,
-    connection::{MAY_GO_ON, UNNAMED, WAS_NONE},
+    connection::{MAY_GO_ON, MAY_GO_ON_ELSEWHERE, UNNAMED, WAS_NONE},
     framing::{Framing, Received, is_frame},
     ledger::Ledger,
 };
@@ -33,7 +33,7 @@ use crate::{
         OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, PORTS,
     },
     memory::{Arguments, Memory, Plain, load, twins},
-    probes::goroutine::goroutine_carries,
+    probes::goroutine::{goroutine_carries, has_left},
     task::Current,
 };
 
@@ -60,20 +60,22 @@ const EAGAIN: i32 = -11;
 const RESTARTS: core::ops::RangeInclusive<i32> = -516..=-512;
 
 /// Between requests.
-const IDLE: u32 = 0;
+pub(crate) const IDLE: u32 = 0;
 /// Something was received and nothing sent since.
-const OPEN: u32 = 1;
+pub(crate) const OPEN: u32 = 1;
 /// Something was sent since.
-const ANSWERED: u32 = 2;
+pub(crate) const ANSWERED: u32 = 2;
 
-/// Whether this process has received a request over a socket, and sent nothing since.
+/// State of a socket's request, if this process has received one over it; else [`IDLE`].
 #[inline(always)]
-pub(crate) fn is_unanswered(socket: u64, tgid: u32) -> bool {
-    let Some(connection) = CONNECTIONS.get_ptr(socket) else { return false };
+pub(crate) fn state(socket: u64, tgid: u32) -> u32 {
+    let Some(connection) = CONNECTIONS.get_ptr(socket) else { return IDLE };
     // SAFETY: a value of a map.
     unsafe {
-        core::ptr::read_volatile(&raw const (*connection).state) == OPEN
-            && core::ptr::read_volatile(&raw const (*connection).tgid) == tgid
+        if core::ptr::read_volatile(&raw const (*connection).tgid) != tgid {
+            return IDLE;
+        }
+        core::ptr::read_volatile(&raw const (*connection).state)
     }
 }
 
@@ -176,7 +178,7 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
         }
         let (slot, number) = (u32::from((*ledger).slot), (*connection).socket);
         socket_edge(slot, Operation::Request as u32, number, (*connection).watch, arrived_ns);
-        goroutine_carries(slot, (*ledger).tgid, number);
+        goroutine_carries(slot, number);
     }
     0
 }
@@ -209,7 +211,8 @@ fn sent<C: Arguments>(ctx: &C) -> i32 {
         if (*connection).watch == u32::from(UNNAMED) {
             return 0;
         }
-        tell_end(ledger, connection, state, MAY_GO_ON);
+        let is_elsewhere = state == ANSWERED && has_left((*ledger).slot, (*connection).socket);
+        tell_end(ledger, connection, state, if is_elsewhere { MAY_GO_ON_ELSEWHERE } else { MAY_GO_ON });
     }
     0
 }

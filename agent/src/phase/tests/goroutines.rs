@@ -78,3 +78,46 @@ fn a_request_that_was_answered_is_left_no_more() {
     process python      10/10  100..500  cpu 400
     ");
 }
+
+/// 70 has ended on 10/11 and begun again on 10/12 before 10/10 says that it is rid of it.
+#[test]
+fn a_late_leave_is_not_the_next_calls() {
+    let printed = play(
+        "
+        100 10/10 begin 70 handle kernel from=function
+        110 10/11 enter 70 kernel inner
+        120 10/11 end 70 kernel
+        130 10/12 begin 70 handle kernel from=function
+        140 10/10 leave 70 kernel
+        160 10/12 end 70 kernel
+        300 10/10 exit
+        300 10/11 exit
+        300 10/12 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    request handle  10/10  100..120  cpu 10, suspended 10, from function
+    request handle  10/12  130..160  cpu 30, from function
+    thread python   10/10  100..300  cpu 200, phases 1, exited
+    thread python   10/11  110..300  cpu 190, exited
+    thread python   10/12  130..300  cpu 170, phases 1, exited
+    process python  10/10  100..300  cpu 200
+    ");
+}
+
+/// Between the second part and the third its goroutine was away from the thread, which ran something else.
+#[test]
+fn a_request_is_suspended_between_parts_if_its_goroutine_was_away() {
+    let printed = play(
+        "
+        100 10/10 request 262144 port-80 kernel from=socket
+        120 10/10 end 262144 kernel more
+        150 10/10 end 262144 kernel more
+        200 10/10 end 262144 kernel elsewhere
+        300 10/10 exit",
+    );
+    insta::assert_snapshot!(printed, @"
+    request port-80 #1  10/10  100..200  cpu 50, suspended 50, from socket
+    thread python       10/10  100..300  cpu 200, phases 1, exited
+    process python      10/10  100..300  cpu 200
+    ");
+}

@@ -1,10 +1,10 @@
 //! Recorded events as text: one line per event, played into a [`Pairing`].
 //!
 //! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. `+`: what the thread did since its last
-//! event (account, count, or `minor`, `major` faults); the rest was spent on the CPU. Words of any event:
-//! `lost` (its record never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the
-//! library), `kernel` (its edge), `more` (perhaps not the last end), `inner` (an enter with what was left
-//! inside), `number=9` (edge), `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off),
+//! event (account, count, or `minor`, `major` faults); the rest was CPU. Words of any event: `lost` (its record
+//! never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the library), `kernel` (its
+//! edge), `more`, `elsewhere` (perhaps not the last end), `inner` (an enter with what was left inside),
+//! `number=9` (edge), `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off),
 //! `after=TOKEN` (a begin joins it), `with=TOKEN` (it ends with an end); of all threads outside phases:
 //! `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns), `sumtorn`.
 
@@ -14,7 +14,7 @@ use guestscope_ebpf::{
     Account, Beside, COMM_BYTES, DETAIL, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
     EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, KERNEL_INSTANCE, Kind, NAME_BYTES, Operation,
     SOURCE_SHIFT, Source, TaskRecord, UNNUMBERED, WITH_INNER, WaitRecord,
-    connection::{MAY_GO_ON, WAS_NONE},
+    connection::{MAY_GO_ON, MAY_GO_ON_ELSEWHERE, WAS_NONE},
     edge_mark,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
@@ -300,9 +300,7 @@ impl World {
             }
             "exec" => self.exec(line),
             "wait" => self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number]))),
-            "io" => {
-                self.deliver(line, &Record::Io(io_record(line, &self.threads[&line.number].ledger)));
-            }
+            "io" => self.deliver(line, &Record::Io(io_record(line, &self.threads[&line.number].ledger))),
             "exit" => {
                 self.task(line, Kind::Exit, 0, (0, 0, 0));
                 self.threads.remove(&line.number);
@@ -362,7 +360,9 @@ impl World {
             arguments[0] = WITH_INNER;
         } else if line.what == "end" {
             arguments[1] = line.value("with=").map_or(0, |token| token.parse().unwrap());
-            arguments[2] = u64::from(line.has("more")) * MAY_GO_ON + u64::from(line.has("none")) * WAS_NONE;
+            let third = |word: &str, value: u64| u64::from(line.has(word)) * value;
+            let elsewhere = third("elsewhere", MAY_GO_ON_ELSEWHERE);
+            arguments[2] = third("more", MAY_GO_ON) + elsewhere + third("none", WAS_NONE);
         } else if matches!(line.what, "context" | "parent" | "identity") {
             let trace = hex(nth(1));
             let of_the_phase = u64::from(line.what == "parent");

@@ -130,6 +130,7 @@ impl Adoption {
         processes.sort_unstable();
         self.code.keep(feed, |pid| self.processes.contains(&pid));
         self.probe(processes, feed);
+        feed.look_at_functions();
         Ok(!self.processes.is_empty() || self.unborn > 0)
     }
 

@@ -12,28 +12,36 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 use object::{LittleEndian, read::elf::SectionHeader as _};
 
 use super::{
-    placed::{On, Place},
-    symbols,
+    placed::Place,
+    symbols::{self, Found, SymbolError},
 };
 use crate::{
-    loader::functions::Spot,
+    loader::functions::{Carrier, Spot},
     probes::phase::{self, Tables},
     untrusted::Untrusted,
 };
 
-/// Functions of the runtime that move goroutines, and the event that each reports.
-pub(super) const SCHEDULER: [(&str, u64); 3] =
-    [("runtime.schedule", GO_SCHEDULE), ("runtime.execute", GO_EXECUTE), ("runtime.goexit0", GO_EXIT)];
+/// A thread gives its goroutine up and looks for another one.
+pub(super) const SCHEDULE: &str = "runtime.schedule";
+/// Functions of the runtime that move goroutines, each by its names in different versions, with the event that
+/// it reports. Behind a system call a thread that may not go on queues its goroutine, and may then sleep before
+/// it looks for another one; the second name is that of 1.26.
+const SCHEDULER: [(&[&str], u64); 4] = [
+    (&[SCHEDULE], GO_SCHEDULE),
+    (&["runtime.exitsyscall0", "runtime.exitsyscallNoP"], GO_SCHEDULE),
+    (&["runtime.execute"], GO_EXECUTE),
+    (&["runtime.goexit0"], GO_EXIT),
+];
 /// Offsets of a call's arguments in x86-64's `pt_regs`: ax, bx, cx, di, si, r8, r9, r10, r11.
 const ARGUMENTS_X86_64: [u32; 9] = [80, 40, 88, 112, 104, 72, 64, 56, 48];
+/// Arguments in registers on arm64: x0 to x15.
+const ARGUMENTS_ARM64: usize = 16;
 /// Most instructions up to the stack check.
 const BEGIN_INSTRUCTIONS: usize = 8;
 /// Offset of the stack guard in `runtime.g`: its third word, in all versions.
 const GUARD: u64 = 16;
 /// arm64: `ldr x16, [x28, #16]`.
 const LOAD_GUARD_ARM64: u32 = 0xf940_0b90;
-/// Suffixes that C compilers give to copies and parts of functions.
-const C_COPIES: [&str; 8] = ["part", "isra", "constprop", "cold", "lto_priv", "clone", "localalias", "llvm"];
 /// Beginning of the section `.go.buildinfo`.
 const MAGIC: &[u8] = b"\xff Go buildinf:";
 /// Its flag of 1.18 and later: it holds the version itself, not a pointer.
@@ -71,12 +79,13 @@ fn entry_x86_64(bytes: &[u8], offset: u64) -> u64 {
 }
 
 fn entry_arm64(bytes: &[u8], offset: u64) -> u64 {
-    // `b.cond`.
-    const BRANCH: u32 = 0x54;
+    // `b.ls`: other branches do not ask for room.
+    const BRANCH: u32 = 0x5400_0009;
+    const OPERATION: u32 = 0xff00_001f;
     let mut has_asked = false;
     for (at, word) in bytes.chunks_exact(4).take(BEGIN_INSTRUCTIONS).enumerate() {
         let word = u32::from_le_bytes(word.try_into().unwrap_or_default());
-        if has_asked && word >> 24 == BRANCH {
+        if has_asked && word & OPERATION == BRANCH {
             return offset + 4 * (at as u64 + 1);
         }
         has_asked |= word == LOAD_GUARD_ARM64;
@@ -85,26 +94,36 @@ fn entry_arm64(bytes: &[u8], offset: u64) -> u64 {
 }
 
 /// Offset of a word of the arguments, 1 for the first, among the registers that a probe gets.
-pub(super) fn register(number: u8) -> u32 {
-    let place = usize::from(number.saturating_sub(1));
+pub(super) fn register(number: u8) -> Option<u32> {
+    let place = usize::from(number.checked_sub(1)?);
     if cfg!(target_arch = "aarch64") {
-        place as u32 * 8
-    } else {
-        ARGUMENTS_X86_64.get(place).copied().unwrap_or_default()
+        return (place < ARGUMENTS_ARM64).then_some(place as u32 * 8);
     }
+    ARGUMENTS_X86_64.get(place).copied()
 }
 
 /// The probes on this program's scheduler.
 pub(super) fn scheduler(file: &File) -> anyhow::Result<Place> {
     let mut begins = Vec::new();
-    for (name, _) in SCHEDULER {
-        for found in symbols::find(file, name)? {
+    for (names, event) in SCHEDULER {
+        for found in first_of(file, names)? {
             let begin = begin_of(file, (found.offset, found.bytes))?;
-            begins.push(Spot { offset: entry(&begin, found.offset), ..Spot::default() });
+            begins.push(Spot { offset: entry(&begin, found.offset), event, ..Spot::default() });
         }
     }
     let name = Untrusted::from("goroutines");
-    Ok(Place { name, begins, ends: Vec::new(), on: On::Scheduler, argument: Argument::default() })
+    Ok(Place { name, begins, ends: Vec::new(), on: Carrier::Scheduler, argument: Argument::default() })
+}
+
+/// The function that has the first of these names that the file has.
+fn first_of(file: &File, names: &[&'static str]) -> Result<Vec<Found>, SymbolError> {
+    for name in names {
+        match symbols::find(file, name) {
+            Err(SymbolError::NotThere(_)) => {}
+            found => return found,
+        }
+    }
+    Err(SymbolError::NoScheduler(names.first().copied().unwrap_or_default()))
 }
 
 /// The first instructions of a function with this offset and size.
@@ -116,13 +135,6 @@ pub(super) fn begin_of(file: &File, (offset, bytes): (u64, u64)) -> std::io::Res
     Ok(begin)
 }
 
-/// Whether a function of a Go program is Go's, not C's: only compilers' copies of C functions have a dot in
-/// their names (`work.part.0`).
-pub(super) fn is_name(name: &str) -> bool {
-    let mut parts = name.split('.').skip(1);
-    parts.next().is_some_and(|next| !C_COPIES.contains(&next))
-}
-
 /// Whether the file is a Go program.
 pub(super) fn is_program(file: &File) -> bool {
     phase::cache(file).is_ok_and(|cache| Tables::read(&cache).is_some_and(|tables| is_of_go(&tables)))
@@ -132,12 +144,15 @@ pub(super) fn is_of_go(tables: &Tables<'_>) -> bool {
     tables.section(".gopclntab").is_some() || tables.section(".note.go.buildid").is_some()
 }
 
-/// Whether a Go program's version is one whose goroutines can be followed.
-pub(super) fn is_followed(file: &File, tables: &Tables<'_>) -> bool {
+/// Checks that a Go program's version is one whose goroutines can be followed.
+pub(super) fn check_version(file: &File, tables: &Tables<'_>) -> Result<(), SymbolError> {
     let mut head = [0; 16];
     let at = tables.section(".go.buildinfo").and_then(|section| section.file_range(LittleEndian));
     let is_read = at.is_some_and(|(offset, _)| file.read_exact_at(&mut head, offset).is_ok());
-    is_read && head.starts_with(MAGIC) && head[15] & HAS_TEXT != 0
+    if !is_read || !head.starts_with(MAGIC) {
+        return Err(SymbolError::UnknownGo);
+    }
+    if head[15] & HAS_TEXT != 0 { Ok(()) } else { Err(SymbolError::OldGo) }
 }
 
 #[cfg(test)]
@@ -168,23 +183,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case("main.handle", true)]
-    #[case("main.(*server).infer.func1", true)]
-    #[case("github.com/a/b.Run", true)]
-    #[case("work", false)]
-    #[case("work.part.0", false)]
-    #[case("_cgo_work.isra.3", false)]
-    fn gos_names_have_a_package(#[case] name: &str, #[case] is_go: bool) {
-        assert_eq!(is_name(name), is_go);
-    }
-
-    #[test]
-    fn so_it_has_on_arm64() {
-        // ldr x16,[x28,#16]; cmp sp,x16; b.ls; str x30,[sp,#-32]!
-        let words = [LOAD_GUARD_ARM64, 0xeb30_63ff, 0x5400_0209, 0xf81e_0ffe];
+    // ldr x16,[x28,#16]; cmp sp,x16; b.ls; str x30,[sp,#-32]!
+    #[case::small_frame(&[LOAD_GUARD_ARM64, 0xeb30_63ff, 0x5400_0209, 0xf81e_0ffe], 12)]
+    // subs x17,sp,#0x10000; b.lo; ldr x16,[x28,#16]; subs x17,x17,...; b.lo; cmp x17,x16; b.ls
+    #[case::large_frame(
+        &[0xf140_43f1, 0x5400_0203, LOAD_GUARD_ARM64, 0x5400_0203, 0xeb10_023f, 0x5400_0209, 0xf81e_0ffe],
+        24
+    )]
+    #[case::never_asks(&[0xeb30_63ff, 0x5400_0209, 0xf81e_0ffe], 0)]
+    fn so_it_has_on_arm64(#[case] words: &[u32], #[case] behind: u64) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(entry_arm64(&bytes, AT) - AT, 12);
-        assert_eq!(entry_arm64(&bytes[4..], AT), AT);
+        assert_eq!(entry_arm64(&bytes, AT) - AT, behind);
     }
 
     proptest! {

@@ -32,16 +32,18 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use guestscope_ebpf::calls::GOROUTINES;
+
 pub use self::spec::{Asked, parse};
 use self::{
-    placed::{On, Place, Placed},
+    placed::{Place, Placed},
     soname::has_name,
     spec::{Wanted, What},
 };
 use super::Kind;
 use crate::{
     guarded,
-    loader::FunctionProbes,
+    loader::{FunctionProbes, functions::Carrier},
     untrusted::{Shown as _, Untrusted},
 };
 
@@ -92,6 +94,8 @@ struct Files {
     placed: Vec<Placed>,
     /// Go programs whose goroutines are not followed, and why.
     unfollowed: Vec<String>,
+    /// There were more files than are looked at, to find Go programs among them.
+    is_full: bool,
     /// Phases not found in a file with their library's name, and why.
     failures: Vec<(usize, String)>,
 }
@@ -188,6 +192,7 @@ impl Functions {
             let programs = files.placed.iter().filter(|placed| placed.wanted == FOLLOWED).count();
             let is_known = files.placed.iter().any(|placed| placed.follows(state));
             let has_room = programs + files.unfollowed.len() < MOST_FILES && files.seen.len() < MOST_SEEN;
+            files.is_full |= !is_known && !has_room;
             if is_known || !has_room || !files.seen.insert((FOLLOWED, state)) {
                 return;
             }
@@ -227,7 +232,7 @@ impl Functions {
         };
         let left_out = left_out.into_iter().map(|why| (index, format!("`{}` {why}", path.shown())));
         self.files().failures.extend(left_out);
-        let is_go = places.iter().any(|place| place.on == On::Goroutine);
+        let is_go = places.iter().any(|place| place.on == Carrier::Goroutine);
         if is_go && !self.files().placed.iter().any(|placed| placed.follows(state)) {
             self.put(None, golang::scheduler(&file)?, (FOLLOWED, state), (found, path))?;
         }
@@ -246,13 +251,13 @@ impl Functions {
         }
         // Without probes on the scheduler a goroutine cannot be seen to leave its thread.
         let schedulers =
-            files.placed.iter().filter(|placed| placed.on == On::Scheduler && placed.is_closing());
+            files.placed.iter().filter(|placed| placed.on == Carrier::Scheduler && placed.is_closing());
         let unfollowed: Vec<State> = schedulers.map(|placed| placed.state).collect();
         for placed in files.placed.iter_mut().filter(|placed| unfollowed.contains(&placed.state)) {
             placed.close(&self.probes);
         }
-        if files.placed.iter().any(|placed| placed.on == On::Scheduler) {
-            self.probes.forget_goroutines(|tgid| !Path::new(&format!("/proc/{tgid}")).exists());
+        if files.placed.iter().any(|placed| placed.on == Carrier::Scheduler) {
+            self.probes.forget_goroutines();
         }
         let away: Vec<_> = files.placed.iter_mut().flat_map(Placed::due).collect();
         drop(files);
@@ -299,8 +304,23 @@ impl Functions {
             }
             failures.for_each(|(_, why)| say(format!("!{name}: {why}")));
         }
-        told.extend(files.unfollowed.iter().map(|why| (Kind::Socket, Untrusted::from(format!("!{why}")))));
+        told.extend(self.told_of_goroutines(&files));
         told
+    }
+
+    /// Why requests do not follow goroutines.
+    fn told_of_goroutines(&self, files: &Files) -> Vec<(Kind, Untrusted)> {
+        let mut told: Vec<String> = files.unfollowed.iter().map(|why| format!("!{why}")).collect();
+        if files.is_full {
+            told.push("!there are too many files to look for Go programs in all of them".to_owned());
+        }
+        let not_carried = self.probes.not_carried();
+        if not_carried > 0 {
+            told.push(format!(
+                "!{not_carried} requests do not follow their goroutines: more than {GOROUTINES} others were open"
+            ));
+        }
+        told.iter().map(|text| (Kind::Socket, Untrusted::from(text.as_str()))).collect()
     }
 }
 

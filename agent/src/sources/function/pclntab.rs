@@ -4,7 +4,12 @@
 //! The format is that of Go 1.18 and later (Go's `src/debug/gosym/pclntab.go` and `src/runtime/symtab.go`).
 //! The file may be anybody's: each offset is checked against what was read.
 
-use std::{fs::File, os::unix::fs::FileExt as _};
+use std::{
+    fs::File,
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    time::{Duration, Instant},
+};
 
 use object::{LittleEndian, read::elf::SectionHeader as _};
 
@@ -16,7 +21,14 @@ const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 /// Magic numbers of the table, for 1.18 and 1.20.
 const MAGIC: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 /// Most bytes of a table: Kubernetes' programs have 40 MB.
-const MOST_BYTES: u64 = 128 << 20;
+const MOST_BYTES: u64 = 96 << 20;
+/// Most functions: Kubernetes' programs have 130,000. Together with the length of a name it bounds the time
+/// that a table takes: names may overlap.
+const MOST_FUNCTIONS: usize = 1 << 20;
+/// Longest search for a function.
+const LOOK: Duration = Duration::from_secs(2);
+/// Functions between two looks at the clock.
+const STEP: usize = 1 << 12;
 /// Words of its header, after 8 bytes.
 const FUNCTIONS: usize = 0;
 const TEXT: usize = 2;
@@ -81,21 +93,33 @@ impl GoTable {
 
     /// Calls `each` with the name, address and length of each function, until it returns false.
     pub(super) fn functions(&self, mut each: impl FnMut(&str, u64, u64) -> bool) {
-        let most = self.bytes.len() / ENTRY;
-        let functions = self.word(FUNCTIONS).and_then(|all| usize::try_from(all).ok()).unwrap_or(0);
-        for (name, address, length) in (0..functions.min(most)).map_while(|number| self.function(number)) {
-            if !each(name, address, length) {
+        let begun = Instant::now();
+        for number in 0..self.count() {
+            let Some((name, address, length)) = self.function(number) else { return };
+            let is_late = number % STEP == STEP - 1 && begun.elapsed() >= LOOK;
+            if !each(name, address, length) || is_late {
                 return;
             }
         }
     }
 
+    fn count(&self) -> usize {
+        let functions = self.word(FUNCTIONS).and_then(|all| usize::try_from(all).ok()).unwrap_or(0);
+        functions.min(self.bytes.len() / ENTRY).min(MOST_FUNCTIONS)
+    }
+
+    /// Addresses of all functions of Go's: those of C lie around them.
+    pub(super) fn text(&self) -> Option<Range<u64>> {
+        let (_, begin, _) = self.function(0)?;
+        let (_, last, length) = self.function(self.count().checked_sub(1)?)?;
+        Some(begin..last.checked_add(length)?)
+    }
+
     /// Whether the scheduler is where the table says: the assumed start of the text may be wrong.
     fn leads_to_code(&self, file: &File, tables: &Tables<'_>) -> bool {
-        let (scheduler, _) = golang::SCHEDULER[0];
         let mut leads = false;
         self.functions(|name, address, length| {
-            let is_it = name == scheduler;
+            let is_it = name == golang::SCHEDULE;
             if is_it && let Some(offset) = tables.offset_of(address) {
                 leads = golang::begin_of(file, (offset, length))
                     .is_ok_and(|begin| golang::entry(&begin, offset) != offset);
@@ -162,19 +186,27 @@ mod tests {
     #[test]
     fn functions_have_names_addresses_and_lengths() {
         let functions = listed(table(&[("main.handle", 0), ("runtime.schedule", 0x40)], 0x90));
+        let text =
+            GoTable { bytes: table(&[("main.handle", 0), ("runtime.schedule", 0x40)], 0x90), text: 0x1000 }
+                .text();
+        assert_eq!(text, Some(0x1000..0x1090));
         let expected = [("main.handle", 0x1000, 0x40), ("runtime.schedule", 0x1040, 0x50)];
         assert_eq!(functions, expected.map(|(name, address, length)| (name.to_owned(), address, length)));
     }
 
     proptest! {
         #[test]
-        fn a_table_may_hold_anything(changes in vec((any::<usize>(), any::<u8>()), 1..20), length in any::<usize>()) {
+        fn a_table_may_hold_anything(
+            changes in vec((any::<usize>(), any::<u8>()), 1..20),
+            length in any::<usize>(),
+        ) {
             let mut bytes = table(&[("main.handle", 0), ("runtime.schedule", 0x40)], 0x90);
             for (at, byte) in changes {
                 let length = bytes.len();
                 bytes[at % length] = byte;
             }
             bytes.truncate(length % (bytes.len() + 1));
+            let _ = GoTable { bytes: bytes.clone(), text: 0x1000 }.text();
             let _ = listed(bytes);
         }
     }

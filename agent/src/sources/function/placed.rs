@@ -40,6 +40,9 @@ const BETWEEN: Duration = Duration::from_millis(500);
 /// Time that open calls get to end before the probes go.
 const LAST_CALLS: Duration = Duration::from_secs(1);
 
+/// Arguments in registers on arm64: x0 to x7.
+const ARGUMENTS_ARM64: usize = 8;
+
 /// Probes of one phase.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -47,33 +50,8 @@ pub(super) struct Place {
     pub(super) name: Untrusted,
     pub(super) begins: Vec<Spot>,
     pub(super) ends: Vec<Spot>,
-    pub(super) on: On,
+    pub(super) on: Carrier,
     pub(super) argument: Argument,
-}
-
-/// What makes the calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum On {
-    /// Threads, in a function that returns.
-    Thread,
-    /// Threads, at sites of USDT probes: nothing returns there.
-    Place,
-    /// Goroutines.
-    Goroutine,
-    /// No calls: Go's scheduler, each function of [`golang::SCHEDULER`] once.
-    Scheduler,
-}
-
-impl On {
-    /// The carrier for the kernel side, for the start or the end with this index.
-    fn carrier(self, at: usize) -> Carrier {
-        match self {
-            Self::Thread => Carrier::Thread,
-            Self::Place => Carrier::Place,
-            Self::Goroutine => Carrier::Goroutine,
-            Self::Scheduler => Carrier::Scheduler(golang::SCHEDULER.get(at).map_or(0, |(_, event)| *event)),
-        }
-    }
 }
 
 impl Place {
@@ -108,30 +86,37 @@ impl Place {
         let code::Ways { entry, exits } = code::ways(file, found)?;
         let spot = |offset| Spot { offset, ..Spot::default() };
         let register = if found.is_go { golang::register } else { register };
-        let argument = argument.map_or_else(Argument::default, |number| Argument {
-            kind: ArgumentKind::Register as u32,
-            register: register(number),
-            bytes: 8,
-            ..Argument::default()
-        });
+        let argument = match argument {
+            None => Argument::default(),
+            Some(number) => Argument {
+                kind: ArgumentKind::Register as u32,
+                register: register(number).ok_or(NotInRegister(number))?,
+                bytes: 8,
+                ..Argument::default()
+            },
+        };
         Ok(Self {
             name: found.name.clone(),
             begins: vec![spot(entry)],
             ends: exits.into_iter().map(spot).collect(),
-            on: if found.is_go { On::Goroutine } else { On::Thread },
+            on: if found.is_go { Carrier::Goroutine } else { Carrier::Thread },
             argument,
         })
     }
 }
 
-/// Offset of an integer argument, 1 for the first, among the registers that a probe gets.
-fn register(number: u8) -> u32 {
-    let place = usize::from(number.saturating_sub(1));
+/// The argument is on the stack. Its text goes after a file's name.
+#[derive(Debug, thiserror::Error)]
+#[error("has no argument {0} in a register")]
+struct NotInRegister(u8);
+
+/// Offset of an integer argument of C, 1 for the first, among the registers that a probe gets.
+fn register(number: u8) -> Option<u32> {
+    let place = usize::from(number.checked_sub(1)?);
     if cfg!(target_arch = "aarch64") {
-        place as u32 * 8
-    } else {
-        ARGUMENTS_X86_64.get(place).map_or(0, |offset| *offset as u32)
+        return (place < ARGUMENTS_ARM64).then_some(place as u32 * 8);
     }
+    ARGUMENTS_X86_64.get(place).map(|offset| *offset as u32)
 }
 
 /// A function with its probes.
@@ -142,7 +127,7 @@ pub(super) struct Placed {
     name: Untrusted,
     phase: Untrusted,
     file: Untrusted,
-    pub(super) on: On,
+    pub(super) on: Carrier,
     pub(super) state: State,
     watch: File,
     /// Probes of the start first.
@@ -169,7 +154,7 @@ impl Placed {
         let number = probes.add(Function {
             name,
             name_bytes: phase.len() as u32,
-            source: if place.on == On::Place { Source::Usdt } else { Source::Function } as u32,
+            source: if place.on == Carrier::Place { Source::Usdt } else { Source::Function } as u32,
             argument: place.argument,
             is_mark: u64::from(place.ends.is_empty()),
             window_ns: 0,
@@ -179,13 +164,13 @@ impl Placed {
             too_deep: 0,
             lost: 0,
         })?;
-        let put = |at: usize, spot: &Spot, is_end| -> anyhow::Result<OwnedFd> {
+        let put = |spot: &Spot, is_end| -> anyhow::Result<OwnedFd> {
             anyhow::ensure!(descriptors::are_free(), "cannot be probed: no more files may be open");
-            let put = probes.attach(probed, *spot, number, (is_end, place.on.carrier(at)));
+            let put = probes.attach(probed, *spot, number, (is_end, place.on));
             Ok(put.map_err(Refused)?)
         };
         let put_all = |spots: &[Spot], is_end| -> anyhow::Result<Vec<OwnedFd>> {
-            spots.iter().enumerate().map(|(at, spot)| put(at, spot, is_end)).collect()
+            spots.iter().map(|spot| put(spot, is_end)).collect()
         };
         let ends = put_all(&place.ends, true)?;
         let mut all = put_all(&place.begins, false)?;
@@ -234,10 +219,10 @@ impl Placed {
             return None;
         }
         self.close(probes);
-        let does = if self.on == On::Scheduler { "are switched between" } else { "was called" };
+        let does = if self.on == Carrier::Scheduler { "are switched between" } else { "was called" };
         Some(format!(
-            "{}{} in `{}` {does} {per_second:.0} times a second, which costs the program more than it tells: its probes are \
-             taken out",
+            "{}{} in `{}` {does} {per_second:.0} times a second, which costs the program more than it tells: \
+             its probes are taken out",
             self.whose(),
             self.name,
             self.file
@@ -246,12 +231,12 @@ impl Placed {
 
     /// Beginning of its messages.
     fn whose(&self) -> String {
-        if self.on == On::Scheduler { String::new() } else { format!("phase {}: ", self.phase) }
+        if self.on == Carrier::Scheduler { String::new() } else { format!("phase {}: ", self.phase) }
     }
 
     /// Whether it follows the goroutines of this file.
     pub(super) fn follows(&self, state: State) -> bool {
-        self.on == On::Scheduler && self.state == state
+        self.on == Carrier::Scheduler && self.state == state
     }
 
     /// Shows no more calls from here on; the probes go once open calls had time to end.

@@ -6,8 +6,8 @@ use guestscope_ebpf::NAME_BYTES;
 
 use super::{presets, table::Way};
 
-/// Most argument registers.
-const ARGUMENTS: u8 = 6;
+/// Most arguments in registers: those of Go. C has fewer.
+const ARGUMENTS: u8 = 9;
 
 /// A phase that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ mod tests {
     #[case::far_entry("a=libx.so:get()[4096]")]
     #[case::far_away("a=libx.so:get()[0]()[0]()[0]()[0]()[0]")]
     #[case::no_library("a=:run")]
-    #[case::argument_on_the_stack("a=libx.so:run:arg7")]
+    #[case::argument_on_the_stack("a=libx.so:run:arg10")]
     #[case::no_argument("a=libx.so:run:arg0")]
     #[case::no_probe("a=usdt:libx.so:provider")]
     #[case::no_end("a=usdt:libx.so:provider:begin/")]

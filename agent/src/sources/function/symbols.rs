@@ -80,6 +80,12 @@ pub(super) enum SymbolError {
     /// The program's goroutines cannot be followed.
     #[error("was built by a Go before 1.18, whose goroutines cannot be followed")]
     OldGo,
+    /// The program does not say by which Go it was built.
+    #[error("does not say by which Go it was built (`.go.buildinfo`), so its goroutines cannot be followed")]
+    UnknownGo,
+    /// A part of Go's scheduler is missing.
+    #[error("has no `{0}`, by which its goroutines would be followed")]
+    NoScheduler(&'static str),
     /// The pattern matches nearly anything.
     #[error("has {0} functions of that name, and no more than {MOST_FUNCTIONS} are probed")]
     TooMany(usize),
@@ -184,14 +190,15 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
     let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
     let is_go = golang::is_of_go(&tables);
     let pattern = Pattern::new(wanted);
+    let of_go = if is_go { GoTable::read(file, &tables) } else { None };
+    let text_of_go = of_go.as_ref().and_then(GoTable::text).unwrap_or_default();
     let mut read = Vec::new();
     for kind in [SHT_SYMTAB, SHT_DYNSYM] {
-        let table = Table::read(file, &tables, kind)?;
-        // Go's linker omits symbols where it is told to, but never what its runtime needs.
-        if kind == SHT_SYMTAB && table.is_none() && is_go {
-            read.extend(GoTable::read(file, &tables).map(Names::Go));
-        }
-        read.extend(table.map(Names::Elf));
+        read.extend(Table::read(file, &tables, kind)?.map(Names::Elf));
+    }
+    // Go's linker omits symbols where it is told to, but never what its runtime needs.
+    if tables.with_names(SHT_SYMTAB).is_none() {
+        read.extend(of_go.map(Names::Go));
     }
     if read.is_empty() {
         return Err(SymbolError::Stripped);
@@ -207,7 +214,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
             } else if found.iter().all(|found| found.offset != offset) {
                 all += 1;
                 if found.len() < MOST_FUNCTIONS {
-                    let is_go = is_go && golang::is_name(name);
+                    let is_go = text_of_go.contains(&address);
                     found.push(Found { name: shown.into(), address, offset, bytes, cold: None, is_go });
                     names.push(name.to_owned());
                 }
@@ -230,10 +237,13 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
         0 if chosen => Err(SymbolError::Chosen),
         0 => Err(SymbolError::NotThere(nearest_names(&read, &pattern)?)),
         _ if all > MOST_FUNCTIONS => Err(SymbolError::TooMany(all)),
-        _ if found.iter().any(|found| found.is_go) && !golang::is_followed(file, &tables) => {
-            Err(SymbolError::OldGo)
+        _ => {
+            // Without a table nothing tells which functions are Go's.
+            if is_go && (text_of_go.is_empty() || found.iter().any(|found| found.is_go)) {
+                golang::check_version(file, &tables)?;
+            }
+            Ok(found)
         }
-        _ => Ok(found),
     }
 }
 

@@ -9,11 +9,11 @@ use guestscope_ebpf::calls::{Argument, ArgumentKind};
 use object::{LittleEndian, ReadRef as _, read::elf::SectionHeader as _};
 
 use super::{
-    placed::{On, Place},
+    placed::Place,
     symbols::{MOST_FUNCTIONS, SymbolError},
 };
 use crate::{
-    loader::functions::Spot,
+    loader::functions::{Carrier, Spot},
     probes::phase::{self, Tables},
     untrusted::Untrusted,
 };
@@ -99,7 +99,7 @@ pub(super) fn find(
                 name: Untrusted::from(format!("{}:{}", site.provider, site.name)),
                 begins: vec![site.spot],
                 ends: Vec::new(),
-                on: On::Place,
+                on: Carrier::Place,
                 argument: found,
             }),
         }
@@ -195,7 +195,7 @@ fn site(body: &[u8], base: Option<u64>, offset_of: &impl Fn(u64) -> Option<u64>)
         address => u32::try_from(offset_of(address.wrapping_add(moved))?).ok()?,
     };
     let offset = offset_of(long(0)?.wrapping_add(moved))?;
-    Some(Site { provider, name, spot: Spot { offset, semaphore }, arguments })
+    Some(Site { provider, name, spot: Spot { offset, semaphore, event: 0 }, arguments })
 }
 
 /// Argument `number` (1 for the first) of a note's list: `8@%rdi -4@$7 8@-16(%rbp)`.

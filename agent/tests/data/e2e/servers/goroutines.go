@@ -1,5 +1,6 @@
-// Goroutines that are inside functions as they wait, move between threads, get larger stacks, panic and end. Says of each call of
-// handle its number and how long it took from inside and from outside, ns. With the name of a file it waits for that one first.
+// Goroutines that are inside functions as they wait, move between threads, get larger stacks, panic and end.
+// Says of each call of handle its number and how long it took from inside and from outside, ns. With the name
+// of a file it waits for that one first.
 package main
 
 import (

@@ -1,15 +1,24 @@
-// A server under observation, of Go's own library: /work/MS computes, /sleep/MS waits, /quit ends it, and /predict/NUMBER computes
-// for 20 ms and, if it is a tenth one, FAULT_MS more.
+// A server under observation, of Go's own library: /work/MS computes, /sleep/MS waits, /stream/MS answers in
+// ten parts, each after a sleep of MS in which something else computes for half that time, /hijack/MS has
+// another goroutine answer, after such a sleep, /idle/MS answers after one, /quit ends it, and /predict/NUMBER
+// computes for 20 ms and, if it is a tenth one, FAULT_MS more.
 package main
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 )
+
+func burn(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+	}
+}
 
 //go:noinline
 func predict(number int) {
@@ -17,8 +26,26 @@ func predict(number int) {
 	if number%10 == 0 {
 		more, _ = strconv.Atoi(os.Getenv("FAULT_MS"))
 	}
-	for end := time.Now().Add(time.Duration(20+more) * time.Millisecond); time.Now().Before(end); {
+	burn(time.Duration(20+more) * time.Millisecond)
+}
+
+func stream(out http.ResponseWriter, each time.Duration) {
+	// All that runs does so on one thread.
+	runtime.GOMAXPROCS(1)
+	out.Header().Set("Content-Length", "10")
+	for part := 0; part < 10; part++ {
+		go burn(each / 2)
+		time.Sleep(each)
+		fmt.Fprint(out, ".")
+		out.(http.Flusher).Flush()
 	}
+}
+
+func hijacked(connection net.Conn, each time.Duration) {
+	go burn(each / 2)
+	time.Sleep(each)
+	fmt.Fprint(connection, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+	connection.Close()
 }
 
 func serve(out http.ResponseWriter, in *http.Request) {
@@ -29,8 +56,22 @@ func serve(out http.ResponseWriter, in *http.Request) {
 	}
 	switch parts[1] {
 	case "work":
-		for end := time.Now().Add(time.Duration(ms) * time.Millisecond); time.Now().Before(end); {
+		burn(time.Duration(ms) * time.Millisecond)
+	case "stream":
+		stream(out, time.Duration(ms)*time.Millisecond)
+		return
+	case "idle":
+		runtime.GOMAXPROCS(1)
+		go burn(time.Duration(ms/2) * time.Millisecond)
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+	case "hijack":
+		connection, _, err := out.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
 		}
+		runtime.GOMAXPROCS(1)
+		go hijacked(connection, time.Duration(ms)*time.Millisecond)
+		return
 	case "predict":
 		predict(ms)
 	case "sleep":
