@@ -10,24 +10,24 @@
 //! There is no way around it, because it is no `str` and lends none:
 //!
 //! ```compile_fail,E0614
-//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! let name = guestscope_base::untrusted::Untrusted::from("\u{1b}[2J");
 //! println!("{}", *name);
 //! ```
 //! ```compile_fail,E0308
-//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! let name = guestscope_base::untrusted::Untrusted::from("\u{1b}[2J");
 //! let text: &str = &name;
 //! ```
 //! ```compile_fail,E0277
-//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! let name = guestscope_base::untrusted::Untrusted::from("\u{1b}[2J");
 //! fn print(text: impl AsRef<str>) {}
 //! print(name);
 //! ```
 //! ```compile_fail,E0599
-//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! let name = guestscope_base::untrusted::Untrusted::from("\u{1b}[2J");
 //! println!("{}", name.as_str());
 //! ```
 //! ```
-//! let name = guestscope::untrusted::Untrusted::from("\u{1b}[2J");
+//! let name = guestscope_base::untrusted::Untrusted::from("\u{1b}[2J");
 //! assert_eq!(format!("{name}"), "\u{fffd}[2J");
 //! ```
 

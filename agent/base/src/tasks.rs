@@ -23,37 +23,37 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
+pub struct Stat {
     /// Name by the kernel.
-    pub(crate) comm: Vec<u8>,
+    pub comm: Vec<u8>,
     /// One letter: `S` sleeps, `Z` is a zombie.
     pub(crate) state: u8,
     /// Process number of the parent.
-    pub(crate) parent: i32,
+    pub parent: i32,
     /// Whether it is a kernel thread.
-    pub(crate) is_kernels: bool,
+    pub is_kernels: bool,
     /// Start time, in ticks since boot.
-    pub(crate) born: u64,
+    pub born: u64,
     /// Address of the program's code, if it may be known.
-    pub(crate) code_at: u64,
+    pub code_at: u64,
 }
 
 impl Stat {
     /// # Errors
     /// There is no such process.
-    pub(crate) fn read(pid: i32) -> io::Result<Self> {
+    pub fn read(pid: i32) -> io::Result<Self> {
         Self::read_at(format!("/proc/{pid}/stat").as_ref())
     }
 
     /// # Errors
     /// As above.
-    pub(crate) fn read_at(path: &Path) -> io::Result<Self> {
+    pub fn read_at(path: &Path) -> io::Result<Self> {
         let text = guarded::read_begin(path, FILE_BYTES)?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Whether it has ended and was not waited for (zombie).
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
@@ -80,36 +80,36 @@ impl Stat {
 ///
 /// # Errors
 /// There is no such process.
-pub(crate) fn status(path: &Path) -> io::Result<String> {
+pub fn status(path: &Path) -> io::Result<String> {
     let text = guarded::read_begin(&path.join("status"), FILE_BYTES)?;
     Ok(Untrusted::of_bytes(&text).stored().to_owned())
 }
 
 /// The value of a field of [`status`].
-pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     // After the name, which cannot hold a line end.
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
 /// One mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Map {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+pub struct Map {
+    pub start: u64,
+    pub end: u64,
     /// Whether it is executable.
-    pub(crate) is_code: bool,
+    pub is_code: bool,
     /// Major and minor number of the file's device.
-    pub(crate) device: (u64, u64),
-    pub(crate) inode: u64,
+    pub device: (u64, u64),
+    pub inode: u64,
     /// Path of the file, as the process sees it; none for memory without a file.
-    pub(crate) path: Option<PathBuf>,
+    pub path: Option<PathBuf>,
 }
 
 /// Mappings of a process, as far as they are read, and whether there are more.
 ///
 /// # Errors
 /// There is no such process, or the agent may not look at it.
-pub(crate) fn maps(pid: i32) -> io::Result<(Vec<Map>, bool)> {
+pub fn maps(pid: i32) -> io::Result<(Vec<Map>, bool)> {
     let mut text = guarded::read_begin(format!("/proc/{pid}/maps").as_ref(), MAPS_BYTES)?;
     let is_cut = text.len() as u64 == MAPS_BYTES;
     if is_cut {
@@ -121,7 +121,7 @@ pub(crate) fn maps(pid: i32) -> io::Result<(Vec<Map>, bool)> {
 
 impl Map {
     /// `7f00-7f10 r-xp 00000000 08:01 1234     /usr/lib/x.so`. A line end in a path is written `\012`.
-    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+    pub fn parse(line: &[u8]) -> Option<Self> {
         let mut rest = line;
         let mut field = || {
             let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());

@@ -11,13 +11,13 @@ use crate::untrusted::is_unsafe;
 
 /// JSON on one line, without a line end.
 #[expect(clippy::disallowed_methods, reason = "escaped here")]
-pub(crate) fn line(value: &impl Serialize) -> serde_json::Result<String> {
+pub fn line(value: &impl Serialize) -> serde_json::Result<String> {
     serde_json::to_string(value).map(escaped)
 }
 
 /// Indented JSON, with a line end.
 #[expect(clippy::disallowed_methods, reason = "escaped here")]
-pub(crate) fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
+pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(value).map(|text| escaped(text) + "\n")
 }
 

@@ -24,7 +24,7 @@ static HELD_UP: AtomicUsize = AtomicUsize::new(0);
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoAnswer {
+pub enum NoAnswer {
     /// It took too long. It may still be done later.
     #[error("it did not answer in time")]
     Late,
@@ -37,7 +37,7 @@ pub(crate) enum NoAnswer {
 ///
 /// # Errors
 /// There is no answer.
-pub(crate) fn within<T: Send + 'static>(
+pub fn within<T: Send + 'static>(
     (limit, turn): (Duration, Duration),
     meanwhile: &mut dyn FnMut(),
     work: impl FnOnce() -> T + Send + 'static,
@@ -49,7 +49,7 @@ pub(crate) fn within<T: Send + 'static>(
 ///
 /// # Errors
 /// There is no answer.
-pub(crate) fn answer<T: Send + 'static>(
+pub fn answer<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, NoAnswer> {

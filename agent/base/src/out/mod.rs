@@ -61,13 +61,13 @@ pub fn answer(text: &str) -> io::Result<()> {
 
 /// Standard output for a file format, which no terminal should be given.
 #[expect(clippy::disallowed_methods, reason = "JSON escapes by itself, and a trace is no text")]
-pub(crate) fn file() -> impl io::Write {
+pub fn file() -> impl io::Write {
     Patient(io::stdout().lock())
 }
 
 /// Whether standard output is a terminal.
 #[expect(clippy::disallowed_methods, reason = "nothing is written")]
-pub(crate) fn is_terminal() -> bool {
+pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
