@@ -1,5 +1,5 @@
 //! Makes what travels inside the agent, all into OUT_DIR: the BPF object, the marker's shared libraries, the
-//! program that asks NVIDIA's library, the table of advice.
+//! program that asks NVIDIA's library, the table of presets.
 //!
 //! The first three are built by nested cargo runs with target folders of their own. The object is built with
 //! the nightly that aya-build picks (build-std); the libraries need one unstable feature, thread-local
@@ -32,8 +32,6 @@ fn main() -> anyhow::Result<()> {
     .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")?;
     strip(&out.join("probes")).context("stripping the BPF object")?;
     pack(&out.join("probes"))?;
-    table(&manifest.join("src/analyze/advice.toml"), &out.join("advice.json"))
-        .context("the table of advice")?;
     table(&manifest.join("src/sources/function/sources.toml"), &out.join("sources.json"))
         .context("the table of presets")?;
     let marker = manifest.join("marker");
@@ -78,7 +76,7 @@ fn helper(crate_: &Path, out: &Path) -> anyhow::Result<()> {
     pack(&program)
 }
 
-/// The table of advice as JSON: a reader of TOML in the agent would be larger than the table.
+/// A table as JSON: a reader of TOML in the agent would be larger than the table.
 fn table(table: &Path, out: &Path) -> anyhow::Result<()> {
     println!("cargo:rerun-if-changed={}", table.display());
     let table: toml::Table = fs::read_to_string(table)?.parse()?;

@@ -7,7 +7,6 @@
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
 
-pub mod analyze;
 pub mod attach;
 mod carried;
 pub mod child;
@@ -24,13 +23,11 @@ pub mod hints;
 pub mod kernel;
 pub mod loader;
 pub mod mapped;
-pub mod phase;
 pub mod platform;
 pub mod privileges;
 pub mod probes;
 pub mod procfs;
 pub mod pump;
-pub mod record;
 pub mod rendezvous;
 pub mod report;
 pub mod run;
@@ -41,3 +38,4 @@ pub mod sources;
 
 pub use guestscope_base::{clock, guarded, memory, out, secrets, untrusted};
 use guestscope_base::{json, patient, tasks};
+pub use guestscope_model::{analyze, phase, record};

@@ -1,10 +1,8 @@
 //! The rules of this repository that no compiler checks, as a list of complaints.
 //!
 //! Yields one [`Complaint`] per broken rule and place: opening comments, lengths, inherited lints, sleeping
-//! tests, the direction in which layers may name each other, a row in KERNELS.md for each hook. It changes no
+//! tests, clippy's settings, a row in KERNELS.md for each hook. It changes no
 //! file.
-
-mod paths;
 
 use std::{
     fmt, fs,
@@ -16,18 +14,8 @@ use anyhow::{Context as _, Result};
 const MOST_LINES: usize = 400;
 /// A long file is allowed to be one table; its first line says so.
 const TABLE: &str = "//! Table:";
-/// What the pure layers may name of their own crate.
-const PURE_MAY_NAME: [&str; 4] = ["phase", "analyze", "record", "untrusted"];
-/// What would make them impure.
-const IMPURE: [&str; 7] = [
-    "std::fs",
-    "std::net",
-    "std::process",
-    "std::thread",
-    "std::time::Instant",
-    "std::time::SystemTime",
-    "tokio",
-];
+/// Clippy's settings, of which it reads one file for each crate: those of a crate hold all of the root's.
+const SETTINGS: &str = ".clippy.toml";
 
 /// A broken rule and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,9 +43,9 @@ pub(crate) fn complaints(root: &Path) -> Result<Vec<Complaint>> {
             fs::read_to_string(root.join(&file)).with_context(|| format!("file: {}", file.display()))?;
         if file.file_name().is_some_and(|name| name == "Cargo.toml") {
             manifest(&file, &text, &mut out);
+            settings(root, &file, &mut out);
         } else {
             source(&file, &text, &mut out);
-            layers(&file, &text, &mut out);
             if file.starts_with("agent/src/probes") {
                 hooks(&file, &text, &kernels, &mut out);
             }
@@ -120,31 +108,16 @@ fn source(file: &Path, text: &str, out: &mut Vec<Complaint>) {
     }
 }
 
-/// The pure layers name nothing impure and nothing outside; probes never name the layer of phases.
-fn layers(file: &Path, text: &str, out: &mut Vec<Complaint>) {
-    let pure = ["agent/src/phase", "agent/src/analyze"].iter().any(|layer| file.starts_with(layer))
-        || [Path::new("agent/src/phase.rs"), Path::new("agent/src/analyze.rs")].contains(&file);
-    let probes = file.starts_with("agent/src/probes");
-    if !pure && !probes {
+/// What the root's settings refuse, a crate with settings of its own refuses too.
+fn settings(root: &Path, file: &Path, out: &mut Vec<Complaint>) {
+    let crate_ = file.parent().unwrap_or(Path::new("")).join(SETTINGS);
+    let text = |path: &Path| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let (all, own) = (text(Path::new(SETTINGS)), text(&crate_));
+    if own.is_empty() || crate_ == Path::new(SETTINGS) {
         return;
     }
-    for path in paths::paths(text_without_tests(file, text)) {
-        let second =
-            path.text.strip_prefix("crate::").map(|rest| rest.split("::").next().unwrap_or_default());
-        if pure && second.is_some_and(|module| !PURE_MAY_NAME.contains(&module)) {
-            let rule = format!("is pure and names only {}: `{}`", PURE_MAY_NAME.join(", "), path.text);
-            out.push(complaint(file, path.line, &rule));
-        }
-        let is =
-            |name: &str| path.text.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with("::"));
-        if pure && let Some(name) = IMPURE.into_iter().find(|name| is(name)) {
-            let rule = format!("is pure: no files, network, threads or clock: `{name}`");
-            out.push(complaint(file, path.line, &rule));
-        }
-        if probes && second == Some("phase") {
-            let rule = format!("comes before phases and never names them: `{}`", path.text);
-            out.push(complaint(file, path.line, &rule));
-        }
+    for line in all.lines().filter(|line| !line.starts_with('#') && !own.lines().any(|own| own == *line)) {
+        out.push(complaint(&crate_, 1, &format!("has all that the root's has: `{}`", line.trim())));
     }
 }
 
@@ -238,32 +211,13 @@ mod tests {
     }
 
     #[rstest]
-    #[case::inward("agent/src/phase/mod.rs", "use crate::{phase::Ids, record::Record};", 0)]
-    #[case::analyze_sees_phase("agent/src/analyze/mod.rs", "use crate::phase::Phase;", 0)]
-    #[case::outward("agent/src/phase/mod.rs", "use crate::run::Folder;", 1)]
-    #[case::outward_in_a_tree(
-        "agent/src/analyze/a.rs",
-        "use crate::{\n    phase,\n    sinks::{A, B},\n};",
-        2
-    )]
-    #[case::inline("agent/src/phase/a.rs", "fn f() { crate::clock::now() }", 1)]
-    #[case::files("agent/src/phase/a.rs", "use std::{collections::HashMap, fs};", 1)]
-    #[case::clock("agent/src/phase/a.rs", "fn f() { std::time::Instant::now(); }", 1)]
-    #[case::duration("agent/src/phase/a.rs", "use std::time::Duration;", 0)]
-    #[case::runtime("agent/src/analyze/a.rs", "use tokio::sync::mpsc;", 1)]
-    #[case::comment("agent/src/phase/a.rs", "// crate::run, std::fs", 0)]
-    #[case::tests_may("agent/src/phase/a.rs", "fn f() {}\n\n#[cfg(test)]\nmod tests {\n use std::fs;\n}", 0)]
-    #[case::file_of_tests("agent/src/analyze/tests.rs", "use std::fs;", 0)]
-    #[case::elsewhere("agent/src/run/a.rs", "use std::fs; use crate::sinks;", 0)]
-    #[case::probes("agent/src/probes/sched.rs", "use crate::record::Record;", 0)]
-    #[case::probes_look_ahead("agent/src/probes/sched.rs", "use crate::phase::Phase;", 1)]
-    #[case::family_of_that_name("agent/src/probes/mod.rs", "pub mod phase; fn f() { phase::HOOKS; }", 0)]
-    fn layers_name_each_other_in_one_direction(
-        #[case] file: &str,
-        #[case] code: &str,
-        #[case] expected: usize,
-    ) {
-        let found = check(&[(file, &format!("//! A layer.\n{code}\n"))]);
+    #[case::more("a = 1\nb = [\n    2,\n    3,\n]\n", 0)]
+    #[case::less("a = 1\nb = [\n]\n", 1)]
+    #[case::none("", 0)]
+    fn a_crate_refuses_what_the_root_refuses(#[case] own: &str, #[case] expected: usize) {
+        let all = "# Why.\na = 1\nb = [\n    2,\n]\n";
+        let found =
+            check(&[(".clippy.toml", all), ("a/Cargo.toml", "[workspace]\n"), ("a/.clippy.toml", own)]);
         assert_eq!(found.len(), expected, "{found:?}");
     }
 

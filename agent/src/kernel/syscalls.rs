@@ -5,7 +5,7 @@
 
 use guestscope_ebpf::{Account, CALLS, CALLS_32, CHECK_FILE, RESTARTS};
 
-use crate::record::calls_32;
+use crate::record::calls_32::{self, FUTEX_WAIT, IO_PGETEVENTS};
 
 /// A syscall's number and what its waits are charged to.
 type Row = (libc::c_long, Account);
@@ -53,12 +53,6 @@ const ROWS: &[Row] = &[
     (libc::SYS_semtimedop, Account::Lock),
     (libc::SYS_semop, Account::Lock),
 ];
-
-/// The same number on every architecture; `libc` does not know it yet.
-pub const FUTEX_WAIT: libc::c_long = 455;
-
-/// `libc` lacks it for some C libraries.
-pub const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
 
 /// Syscalls of x86-64 alone, which newer architectures left out.
 #[cfg(target_arch = "x86_64")]

@@ -6,10 +6,7 @@ use std::sync::LazyLock;
 
 use guestscope_ebpf::{CALLS, CALLS_32};
 
-use crate::{
-    kernel::syscalls::{FUTEX_WAIT, IO_PGETEVENTS},
-    record::calls_32,
-};
+use crate::record::calls_32::{self, FUTEX_WAIT, IO_PGETEVENTS};
 
 macro_rules! names {
     ($($(#[$only:meta])* $number:ident = $name:literal,)*) => {

@@ -7,7 +7,11 @@
 
 use guestscope_ebpf::CALLS_32;
 
-use crate::kernel::syscalls::{FUTEX_WAIT, IO_PGETEVENTS};
+/// The same number on every architecture; `libc` does not know it yet.
+pub const FUTEX_WAIT: libc::c_long = 455;
+
+/// `libc` lacks it for some C libraries.
+pub const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
 
 /// The processor has no such call.
 const NONE: u16 = u16::MAX;
@@ -153,7 +157,7 @@ fn row(call: u32) -> Option<&'static Row> {
 }
 
 /// Name of a 32-bit call, which says that it is one.
-pub(crate) fn name(call: u32) -> Option<&'static str> {
+pub fn name(call: u32) -> Option<&'static str> {
     row(call).map(|row| row.0)
 }
 
@@ -163,6 +167,6 @@ pub(crate) fn same(call: u32) -> Option<libc::c_long> {
 }
 
 /// All 32-bit calls here: their numbers, and the 64-bit calls that do the same.
-pub(crate) fn all() -> impl Iterator<Item = (u16, libc::c_long)> {
+pub fn all() -> impl Iterator<Item = (u16, libc::c_long)> {
     ROWS.iter().map(|row| (number(row), row.1)).filter(|(number, _)| *number != NONE)
 }

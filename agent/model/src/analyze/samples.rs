@@ -10,7 +10,7 @@ use crate::phase::{
 
 /// Something that happens inside a phase.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub enum Step {
     /// Time on a thread, ns.
     Spend(Account, u64),
     /// Time on no thread, ns.
@@ -22,7 +22,7 @@ pub(crate) enum Step {
 }
 
 /// A wait in this phase, 1 ms after its start; blocked, out of quota and in the run queue for so many ns.
-pub(crate) fn wait(within: &Phase, account: Account, times: [u64; 3]) -> Wait {
+pub fn wait(within: &Phase, account: Account, times: [u64; 3]) -> Wait {
     Wait {
         phase: Some(within.id),
         root: Some(within.root),
@@ -33,7 +33,7 @@ pub(crate) fn wait(within: &Phase, account: Account, times: [u64; 3]) -> Wait {
 }
 
 /// The same in no phase, of no thread and at no time.
-pub(crate) fn wait_outside(account: Account, times: [u64; 3]) -> Wait {
+pub fn wait_outside(account: Account, times: [u64; 3]) -> Wait {
     let [blocked_ns, throttled_ns, runq_ns] = times;
     Wait {
         phase: None,
@@ -62,7 +62,7 @@ pub(crate) fn wait_outside(account: Account, times: [u64; 3]) -> Wait {
 
 /// A thread of the process with this number, all of it outside phases; the one of the same number is its main
 /// thread.
-pub(crate) fn thread(tid: u32, tgid: u32, comm: &str, spent: &[(Account, u64)]) -> Thread {
+pub fn thread(tid: u32, tgid: u32, comm: &str, spent: &[(Account, u64)]) -> Thread {
     let mut accounts = Accounts::default();
     for &(account, ns) in spent {
         accounts.0[account as usize] += ns;
@@ -81,21 +81,21 @@ pub(crate) fn thread(tid: u32, tgid: u32, comm: &str, spent: &[(Account, u64)]) 
 
 /// A request and its place in time.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
-    pub(crate) name: &'static str,
-    pub(crate) number: u64,
-    pub(crate) start_ns: u64,
+pub struct Sample {
+    pub name: &'static str,
+    pub number: u64,
+    pub start_ns: u64,
     /// Before `start_ns`.
-    pub(crate) queued_ns: u64,
-    pub(crate) steps: Vec<Step>,
+    pub queued_ns: u64,
+    pub steps: Vec<Step>,
 }
 
 impl Sample {
-    pub(crate) fn new(number: u64, start_ns: u64, steps: Vec<Step>) -> Self {
+    pub fn new(number: u64, start_ns: u64, steps: Vec<Step>) -> Self {
         Self { name: "request", number, start_ns, queued_ns: 0, steps }
     }
 
-    pub(crate) fn build(self) -> Request {
+    pub fn build(self) -> Request {
         let mut phases = Vec::new();
         let first_id = self.number * 1000 + 1;
         let root = self.phase(PhaseKind::Request, self.name, first_id);
@@ -185,7 +185,7 @@ fn trace_id(number: u64) -> [u8; 16] {
 }
 
 /// A process without markers.
-pub(crate) fn process(id: u64, name: &str, pid: u32, spent: &[(Account, u64)]) -> Request {
+pub fn process(id: u64, name: &str, pid: u32, spent: &[(Account, u64)]) -> Request {
     let mut phase = Sample::new(id, 0, Vec::new()).phase(PhaseKind::Process, name, id);
     phase.thread = ThreadId { tid: pid, tgid: pid, born_ns: 1 };
     for &(account, ns) in spent {
@@ -197,7 +197,7 @@ pub(crate) fn process(id: u64, name: &str, pid: u32, spent: &[(Account, u64)]) -
 
 /// The design's example: pre-processing, inference, post-processing, one request after the other. Every 20th
 /// inference is throttled, every 7th waits in the run queue a little.
-pub(crate) fn inference(requests: u64) -> Vec<Request> {
+pub fn inference(requests: u64) -> Vec<Request> {
     let mut start_ns = 1_000_000_000;
     let one = |number: u64| {
         let jitter = (number * 7_919) % 997 * 1_000;
@@ -229,7 +229,7 @@ pub(crate) fn inference(requests: u64) -> Vec<Request> {
 }
 
 /// With another name for the outermost phase.
-pub(crate) fn renamed(mut request: Request, name: &str) -> Request {
+pub fn renamed(mut request: Request, name: &str) -> Request {
     request.phases[0].name = name.into();
     request
 }

@@ -2,7 +2,7 @@
 //!
 //! An unknown record is an error value, which the pump counts. It interprets nothing.
 
-pub(crate) mod calls_32;
+pub mod calls_32;
 
 use guestscope_ebpf::{EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
 

@@ -32,8 +32,8 @@ mod threads;
 mod tree;
 mod typical;
 
-#[cfg(test)]
-pub(crate) mod samples;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,19 @@
+//! What guestscope concludes: records of the kernel side, phases that they pair to, the typical request, causes,
+//! comparisons of platforms and their statistics. Pure: no files, no clocks, no threads.
+
+// Text from outside leaves only by `untrusted`, `json` and `out`, and nothing here is impure: see .clippy.toml.
+#![warn(clippy::disallowed_methods, clippy::disallowed_types)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "tests print and read what they like"
+    )
+)]
+
+pub mod analyze;
+pub mod phase;
+pub mod record;
+
+use guestscope_base::untrusted;
