@@ -13,7 +13,10 @@
 )]
 
 pub mod analyze;
+pub mod health;
+pub mod hints;
 pub mod phase;
 pub mod record;
+pub mod sources;
 
 use guestscope_base::untrusted;

@@ -179,9 +179,37 @@ fn listening(table: &str) -> Vec<(u16, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
     use rstest::rstest;
 
     use super::*;
+    use crate::{
+        hints::{self, Asked},
+        sources::Kind,
+    };
+
+    /// A hint must not name what does not exist.
+    #[test]
+    fn every_option_that_a_hint_names_is_one() {
+        let server = |ports: &[u16]| Seen { name: "srv".into(), ports: ports.to_vec(), ..Seen::default() };
+        let libraries = [Library::OnnxRuntime, Library::Llama, Library::TensorFlow, Library::Nvtx];
+        let mut seen: Vec<Seen> =
+            libraries.map(|library| Seen { libraries: vec![library], ..server(&[]) }).into();
+        seen.extend([server(&[80]), Seen { is_python: true, ..server(&[]) }]);
+        let command = crate::cli::Cli::command();
+        let run = command.find_subcommand("run").expect("it is a command");
+        for (is_started, on) in [(true, vec![]), (false, vec![Kind::Marker])] {
+            let asked = Asked { is_started, sees_kernel: true, on, ..Asked::default() };
+            for one in &seen {
+                for hint in hints::hints(std::slice::from_ref(one), &asked) {
+                    let option = hint.option.expect("each of these has one");
+                    let Some(option) = option.strip_prefix("--") else { continue };
+                    let option = option.split(' ').next();
+                    assert!(run.get_arguments().any(|argument| argument.get_long() == option), "{option:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn this_process_is_seen_to_listen() {

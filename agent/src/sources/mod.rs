@@ -16,9 +16,9 @@ pub mod socket;
 
 use std::{borrow::Cow, ffi::OsString, path::Path};
 
-pub use guestscope_ebpf::Source as Kind;
+pub use guestscope_model::sources::{Kind, Report};
 
-pub use self::report::{Report, possible, report};
+pub use self::report::{possible, report};
 
 /// A file that a program loads, unpacked into a folder that nobody else can list.
 #[derive(Clone, Debug, PartialEq, Eq)]

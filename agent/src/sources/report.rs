@@ -4,26 +4,11 @@ use std::path::Path;
 
 use guestscope_ebpf::SOURCES;
 
-use super::{Inherited, Kind, Selected, Wishes};
+use super::{Inherited, Kind, Report, Selected, Wishes};
 use crate::{
     phase::{Made, Sources},
     untrusted::Untrusted,
 };
-
-/// A source, and its results.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// Kind of the source.
-    pub kind: Kind,
-    /// Why it was off; none if it could make phases.
-    pub off: Option<String>,
-    /// Requests and phases of this source.
-    pub made: Made,
-    /// Messages on what it found.
-    pub found: Vec<Untrusted>,
-    /// Messages on what it could not do, and why.
-    pub missed: Vec<Untrusted>,
-}
 
 /// Sources that a program started in this environment could have.
 pub fn possible(inherited: Inherited<'_>) -> Vec<Report> {

@@ -4,6 +4,10 @@
 //! Parquet and histograms once closed, and readers of both. While it runs nothing fails its caller:
 //! [`RunFolder::health`] tells errors and lost rows. Times and explanations come from its caller.
 
+// Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
+#![warn(clippy::disallowed_methods)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
+
 #[macro_use]
 mod cells;
 
@@ -22,7 +26,7 @@ mod histogram_index;
 mod histograms;
 #[cfg(test)]
 mod hostile_tests;
-pub(crate) mod limits;
+pub mod limits;
 mod manifest;
 mod name;
 mod opening;
@@ -45,7 +49,7 @@ use std::path::{Path, PathBuf};
 pub use self::{
     batches::TornEnd,
     begin::CreateOptions,
-    close::Explain,
+    close::{Closed, Explain},
     columns::{PhaseRow, Sample},
     error::{Error, Result},
     gpu::{GpuDevice, GpuRecord},
@@ -68,10 +72,16 @@ use self::{
     stream::Stream,
     wait_columns::WAITS,
 };
-use crate::{
-    guarded::{Directory, Owner},
-    phase::{Mark, Request, Thread, Wait},
-    untrusted::Untrusted,
+use guestscope_base::{
+    clock,
+    guarded::{self, Directory, Owner},
+    json,
+    untrusted::{self, Untrusted},
+};
+use guestscope_model::{
+    health,
+    phase::{self, Mark, Request, Thread, Wait},
+    sources,
 };
 
 /// Name of the manifest.
@@ -92,17 +102,6 @@ pub struct FolderHealth {
     pub rows: RowCounts,
     /// Rows that never will be.
     pub rows_lost: RowCounts,
-}
-
-/// A closed folder.
-#[derive(Debug)]
-pub struct Closed {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Its final manifest.
-    pub manifest: Manifest,
-    /// What could not be done. A table that could not be converted is still there as a stream.
-    pub errors: Vec<Error>,
 }
 
 /// A run folder that is being written. If it is dropped and not closed, waiting rows are written and the
@@ -381,11 +380,8 @@ impl RunFolder {
         if self.last_error.is_some() {
             self.manifest.health.folder_error.clone_from(&self.last_error);
         }
-        let what = |error: serde_json::Error| Error::Encode {
-            file: MANIFEST.to_owned(),
-            what: Untrusted::told(error),
-        };
-        crate::json::pretty(&self.manifest).map_err(what)
+        let file = MANIFEST.to_owned();
+        json::pretty(&self.manifest).map_err(|error| Error::Encode { file, what: Untrusted::told(error) })
     }
 }
 

@@ -14,11 +14,11 @@ use crate::untrusted::Untrusted;
 
 /// A bound of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit {
+pub struct Limit {
     /// What is bounded, with its unit.
-    pub(crate) what: &'static str,
+    pub what: &'static str,
     /// The most of it that is taken.
-    pub(crate) most: u64,
+    pub most: u64,
 }
 
 const fn limit(what: &'static str, most: u64) -> Limit {
@@ -45,7 +45,7 @@ pub(crate) const PAGE_BYTES: Limit = limit("bytes of a page, unpacked", 8 << 20)
 /// three tables at once.
 pub(crate) const PAGES_BYTES: Limit = limit("bytes of the pages of all columns, unpacked", 32 << 20);
 /// A path of the kernel's: names of control groups. Marked names have 64 bytes.
-pub(crate) const VALUE_BYTES: Limit = limit("bytes of a value", 4_096);
+pub const VALUE_BYTES: Limit = limit("bytes of a value", 4_096);
 /// A name of a phase is 64 bytes at most, or a process's; the report shows thousands of them.
 pub(crate) const NAME_BYTES: Limit = limit("bytes of a name", 256);
 /// A page of 1 MiB has at most 262,144.
@@ -64,15 +64,15 @@ pub(crate) const FREE_ROWS: Limit = limit("rows of a table of that size", 200_00
 /// 0.7 KB of memory each, and again as much where they are looked at. The agent keeps no more itself.
 pub(crate) const PHASES: Limit = limit("phases of a request", crate::phase::MOST_PHASES_PER_REQUEST as u64);
 /// 8 bytes each, in all runs together, and as much again while they are sorted.
-pub(crate) const REQUESTS_COMPARED: Limit = limit("requests in all runs together", 8_000_000);
+pub const REQUESTS_COMPARED: Limit = limit("requests in all runs together", 8_000_000);
 /// Entries of directories in all, with what else lies there: files of a build, for instance.
-pub(crate) const ENTRIES: Limit = limit("files and directories to look into", 500_000);
+pub const ENTRIES: Limit = limit("files and directories to look into", 500_000);
 /// A lab's 20 platforms with 250 runs of each.
-pub(crate) const FOLDERS: Limit = limit("run folders", 5_000);
+pub const FOLDERS: Limit = limit("run folders", 5_000);
 /// All histograms that the agent writes have at most 156 kB.
 pub(crate) const HISTOGRAM_BYTES: Limit = limit("bytes of a histogram", 1 << 20);
 /// A page that a browser opens. 20 runs with their slowest requests have 2 MB.
-pub(crate) const REPORT_BYTES: Limit = limit("bytes of a report", 32 << 20);
+pub const REPORT_BYTES: Limit = limit("bytes of a report", 32 << 20);
 
 /// A table of 20,000,000 phases is read in a minute.
 const TIME: Duration = Duration::from_mins(10);

@@ -1,6 +1,5 @@
 //! What provokes a hint, and what must not.
 
-use clap::CommandFactory as _;
 use rstest::rstest;
 
 use super::*;
@@ -99,23 +98,4 @@ fn many_ports_are_counted() {
 #[case("libc.so.6", None)]
 fn libraries_are_known_by_their_files(#[case] file: &str, #[case] expected: Option<Library>) {
     assert_eq!(Library::by_file(file), expected);
-}
-
-/// A hint must not name what does not exist.
-#[test]
-fn every_option_that_a_hint_names_is_one() {
-    let all = [Library::OnnxRuntime, Library::Llama, Library::TensorFlow, Library::Nvtx].map(with);
-    let seen: Vec<Seen> = all.into_iter().chain([server(&[80]), python()]).collect();
-    let command = crate::cli::Cli::command();
-    let run = command.find_subcommand("run").expect("it is a command");
-    for asked in [Asked { on: vec![], ..started() }, attached()] {
-        for one in &seen {
-            for hint in hints(std::slice::from_ref(one), &asked) {
-                let option = hint.option.expect("each of these has one");
-                let Some(option) = option.strip_prefix("--") else { continue };
-                let option = option.split(' ').next();
-                assert!(run.get_arguments().any(|argument| argument.get_long() == option), "{option:?}");
-            }
-        }
-    }
 }

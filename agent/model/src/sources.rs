@@ -1,0 +1,21 @@
+//! What came of the sources of phases, for those who show it. The sources themselves are elsewhere.
+
+use guestscope_base::untrusted::Untrusted;
+pub use guestscope_ebpf::Source as Kind;
+
+use crate::phase::Made;
+
+/// A source, and its results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Kind of the source.
+    pub kind: Kind,
+    /// Why it was off; none if it could make phases.
+    pub off: Option<String>,
+    /// Requests and phases of this source.
+    pub made: Made,
+    /// Messages on what it found.
+    pub found: Vec<Untrusted>,
+    /// Messages on what it could not do, and why.
+    pub missed: Vec<Untrusted>,
+}
