@@ -142,7 +142,7 @@ pub(super) fn lossy() -> Health {
 }
 
 pub(super) fn recorded(name: &str) -> Guest {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/platform").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("platform/tests/data/platform").join(name);
     let archive =
         std::fs::read_to_string(path.with_extension("tree")).expect("the tree is in the repository");
     let directory = crate::platform::unpack(&archive);

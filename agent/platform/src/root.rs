@@ -36,7 +36,7 @@ impl Root {
     }
 
     /// The real path of this path below the root.
-    pub(crate) fn path(&self, path: &str) -> PathBuf {
+    pub fn path(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
 
@@ -53,7 +53,7 @@ impl Root {
     }
 
     /// The file's text; invalid UTF-8 is replaced.
-    pub(crate) fn text(&self, path: &str) -> Option<String> {
+    pub fn text(&self, path: &str) -> Option<String> {
         self.bytes(path).map(|bytes| Untrusted::of_bytes(&bytes).stored().to_owned())
     }
 
@@ -63,7 +63,7 @@ impl Root {
     }
 
     /// Target of a link, unresolved.
-    pub(crate) fn link(&self, path: &str) -> Option<String> {
+    pub fn link(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         clean(target.shown().stored())
     }
@@ -75,7 +75,7 @@ impl Root {
     }
 
     /// Whether something is there, readable or not.
-    pub(crate) fn has(&self, path: &str) -> bool {
+    pub fn has(&self, path: &str) -> bool {
         fs::symlink_metadata(self.path(path)).is_ok()
     }
 
@@ -94,7 +94,7 @@ impl Root {
     }
 
     /// Names in a directory, sorted.
-    pub(crate) fn names(&self, path: &str) -> Vec<String> {
+    pub fn names(&self, path: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(path)) else { return Vec::new() };
         let names = entries.take(NAMES).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut names: Vec<String> = names.collect();

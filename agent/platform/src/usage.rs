@@ -136,7 +136,7 @@ mod tests {
     use rstest::rstest;
 
     use super::Usage;
-    use crate::platform::{Guest, Root, Subject};
+    use crate::{Guest, Root, Subject};
 
     fn put(tree: &Path, path: &str, text: &str) {
         let path = tree.join(path);

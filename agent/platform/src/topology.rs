@@ -60,7 +60,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::platform::unpack;
+    use crate::unpack;
 
     /// Two packages of two cores of two threads; each package is a node and has a cache of its own.
     fn server() -> String {

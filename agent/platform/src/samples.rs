@@ -7,7 +7,7 @@ use std::{fs, os::unix::fs::symlink, path::Path};
 use tempfile::TempDir;
 
 /// Writes a tree's files: path and text; `link PATH` for links, `hex PATH` for bytes.
-pub(crate) fn unpack(archive: &str) -> TempDir {
+pub fn unpack(archive: &str) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for section in archive.split("== ").filter(|section| !section.is_empty()) {
         let (head, content) = section.split_once('\n').unwrap();
