@@ -1,9 +1,8 @@
-//! Makes what travels inside the agent, all into OUT_DIR: the BPF object, the marker's shared libraries, the
-//! program that asks NVIDIA's library, the table of presets.
+//! Makes what travels inside the agent beside the BPF object, all into OUT_DIR: the marker's shared libraries,
+//! the program that asks NVIDIA's library, the table of presets.
 //!
-//! The first three are built by nested cargo runs with target folders of their own. The object is built with
-//! the nightly that aya-build picks (build-std); the libraries need one unstable feature, thread-local
-//! storage without a libc.
+//! The first two are built by nested cargo runs with target folders of their own. The libraries need one
+//! unstable feature, thread-local storage without a libc.
 
 use std::{
     env, fs,
@@ -13,25 +12,10 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
-/// Names the toolchain that builds the BPF object.
-const NIGHTLY: &str = "GUESTSCOPE_NIGHTLY";
-
 fn main() -> anyhow::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
     // Not that of when this script was built: it may be run for a copy of the workspace.
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?);
-    let ebpf = manifest.join("../ebpf");
-    let ebpf = ebpf.to_str().context("the path of the workspace is not UTF-8")?;
-    // `cargo xtask` names the pinned nightly where it has another name.
-    println!("cargo:rerun-if-env-changed={NIGHTLY}");
-    let nightly = env::var(NIGHTLY).unwrap_or_else(|_| "nightly".to_owned());
-    aya_build::build_ebpf(
-        [aya_build::Package { name: "guestscope-ebpf", root_dir: ebpf, ..aya_build::Package::default() }],
-        aya_build::Toolchain::Custom(&nightly),
-    )
-    .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")?;
-    strip(&out.join("probes")).context("stripping the BPF object")?;
-    pack(&out.join("probes"))?;
     table(&manifest.join("src/sources/function/sources.toml"), &out.join("sources.json"))
         .context("the table of presets")?;
     let marker = manifest.join("marker");
@@ -108,28 +92,6 @@ fn python(folder: &Path, out: &Path) -> anyhow::Result<()> {
     let entries: String = files.iter().map(entry).collect::<anyhow::Result<_>>()?;
     let text = format!("static FILES: &[(&str, &[u8])] = &[\n{entries}];\n");
     Ok(fs::write(out.join("python.rs"), text)?)
-}
-
-/// Takes out what only debuggers read, three quarters of the object: the kernel and the loader want .BTF and .BTF.ext. It would lie
-/// in the agent's memory, and be parsed at each start.
-fn strip(path: &Path) -> anyhow::Result<()> {
-    let bytes = fs::read(path)?;
-    let mut object = object::build::elf::Builder::read(bytes.as_slice())?;
-    for section in &mut object.sections {
-        let name = section.name.as_slice();
-        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
-    }
-    object.delete_orphans();
-    // LLVM keeps the names of sections among those of symbols; what writes here wants them apart.
-    let names = object.sections.add();
-    names.name = b".shstrtab".as_slice().into();
-    names.sh_type = object::elf::SHT_STRTAB;
-    names.sh_addralign = 1;
-    names.data = object::build::elf::SectionData::SectionString;
-    let mut stripped = Vec::new();
-    object.write(&mut stripped)?;
-    fs::write(path, stripped)?;
-    Ok(())
 }
 
 /// The library must load in the guest's own dynamic loader, so it is built for the host's C library,

@@ -28,8 +28,7 @@ use guestscope::{
     probes::phase,
     pump::Pump,
 };
-
-static EMPTY: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/empty"));
+use guestscope_kernel::EMPTY;
 
 struct Arguments {
     programs: String,

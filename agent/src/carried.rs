@@ -3,23 +3,14 @@
 
 use std::io;
 
-static PROBES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probes.zst"));
 static HELPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guestscope-nvml.zst"));
 static INJECTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope_inject.so.zst"));
-
-/// The BPF object that build.rs made.
-///
-/// # Errors
-/// The binary is damaged.
-pub(crate) fn probes() -> io::Result<Vec<u8>> {
-    zstd::decode_all(PROBES)
-}
 
 /// The program that loads NVIDIA's library; none where the build could not make it, which needs a C library
 /// for the target.
 ///
 /// # Errors
-/// As above.
+/// The binary is damaged.
 pub(crate) fn helper() -> io::Result<Option<Vec<u8>>> {
     let program = zstd::decode_all(HELPER)?;
     Ok((!program.is_empty()).then_some(program))

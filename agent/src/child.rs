@@ -11,7 +11,7 @@ use std::{
     ffi::{OsStr, OsString},
     io,
     os::{
-        fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+        fd::{AsRawFd as _, BorrowedFd, OwnedFd},
         unix::{fs::PermissionsExt as _, process::CommandExt as _},
     },
     path::{Path, PathBuf},
@@ -128,7 +128,7 @@ pub fn spawn(
 
 /// A descriptor that becomes readable when the child ends; the child still has to be waited for.
 pub fn end_of(pid: u32) -> io::Result<OwnedFd> {
-    pidfd(pid).or_else(|_| waited_for(pid))
+    crate::tasks::pidfd(pid).or_else(|_| waited_for(pid))
 }
 
 /// Without pidfd_open (gVisor): a thread that waits.
@@ -148,18 +148,6 @@ fn waited_for(pid: u32) -> io::Result<OwnedFd> {
         drop(write);
     })?;
     Ok(read)
-}
-
-/// A descriptor that becomes readable when the process ends (pidfd_open, 5.3 and later).
-pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
-    use std::os::fd::FromRawFd as _;
-    // SAFETY: no pointers are passed.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call returned a descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 /// Signals that are passed on to the child.

@@ -10,6 +10,7 @@ use crate::{
 use crate::untrusted::plain;
 
 pub use crate::out::{say, say_lines};
+pub use guestscope_kernel::failure::chain;
 
 /// Text of the form `error: what: value`, a blank line, `hint: next action`.
 pub fn text(error: &anyhow::Error) -> String {
@@ -18,31 +19,6 @@ pub fn text(error: &anyhow::Error) -> String {
         Some(hint) => format!("error: {what}\n\nhint: {}\n", plain(&hint)),
         None => format!("error: {what}\n"),
     }
-}
-
-/// An error and its sources in one line. A source whose text its error already contains is left out. Of the
-/// verifier's log the last line counts; other errors may quote a file, whose lines must not replace the
-/// error's own.
-pub fn chain<'a>(errors: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
-    let mut text = String::new();
-    for error in errors {
-        let told = error.to_string();
-        let last = || told.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        let line = plain(if has_log(error) { last() } else { told.trim() });
-        if !text.contains(&*line) {
-            let colon = if text.is_empty() { "" } else { ": " };
-            text = format!("{text}{colon}{line}");
-        }
-    }
-    text
-}
-
-/// Whether the error is the kernel's answer to a program or a type, which has a log.
-fn has_log(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.is::<LoadError>()
-        || error.is::<aya::EbpfError>()
-        || error.is::<aya::BtfError>()
-        || error.is::<aya::programs::ProgramError>()
 }
 
 fn hint(error: &anyhow::Error) -> Option<String> {

@@ -7,33 +7,28 @@
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
 
-pub mod attach;
 mod carried;
 pub mod child;
 pub mod cli;
 pub mod compare;
-mod descriptors;
 pub mod doctor;
 pub mod explain;
 pub mod export;
 pub mod failure;
 pub mod gpu;
-pub mod kernel;
-pub mod loader;
 pub mod mapped;
 pub mod privileges;
-pub mod probes;
 pub mod procfs;
-pub mod pump;
 pub mod rendezvous;
 pub mod report;
 pub mod session;
-pub mod signs;
 pub mod sinks;
 pub mod sources;
 
 pub use guestscope_base::{clock, guarded, memory, out, secrets, untrusted};
 use guestscope_base::{json, patient, tasks};
 pub use guestscope_folder as run;
+use guestscope_kernel::descriptors;
+pub use guestscope_kernel::{attach, kernel, loader, probes, pump, signs};
 pub use guestscope_model::{analyze, health, hints, phase, record};
 pub use guestscope_platform as platform;

@@ -46,7 +46,7 @@ pub(crate) fn complaints(root: &Path) -> Result<Vec<Complaint>> {
             settings(root, &file, &mut out);
         } else {
             source(&file, &text, &mut out);
-            if file.starts_with("agent/src/probes") {
+            if file.starts_with("agent/kernel/src/probes") {
                 hooks(&file, &text, &kernels, &mut out);
             }
         }
@@ -228,7 +228,7 @@ mod tests {
     #[case::none("", 1)]
     fn each_hook_has_a_row(#[case] kernels: &str, #[case] expected: usize) {
         let probes = "//! Table: hooks.\nHook {\n    id: \"tp_btf/sched_switch\",\n}\n";
-        let found = check(&[("agent/src/probes/sched.rs", probes), ("ebpf/KERNELS.md", kernels)]);
+        let found = check(&[("agent/kernel/src/probes/sched.rs", probes), ("ebpf/KERNELS.md", kernels)]);
         assert_eq!(found.len(), expected, "{found:?}");
     }
 

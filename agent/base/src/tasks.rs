@@ -7,7 +7,10 @@
 use std::{
     ffi::OsString,
     io,
-    os::unix::ffi::OsStringExt as _,
+    os::{
+        fd::{FromRawFd as _, OwnedFd, RawFd},
+        unix::ffi::OsStringExt as _,
+    },
     path::{Path, PathBuf},
 };
 
@@ -143,6 +146,17 @@ impl Map {
             path: path.starts_with(b"/").then(|| OsString::from_vec(path.to_vec()).into()),
         })
     }
+}
+
+/// A descriptor that becomes readable when the process ends (pidfd_open, 5.3 and later).
+pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call returned a descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 #[cfg(test)]

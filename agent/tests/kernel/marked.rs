@@ -15,7 +15,7 @@ use crate::{
     machine::Alone,
 };
 
-/// Files with a marker that are probed, as src/loader/marks.rs has it.
+/// Files with a marker that are probed, as the crate of the kernel side has it (loader/marks.rs).
 const MOST: usize = 64;
 
 fn loaded(test: &str) -> Option<(Loaded, Alone)> {

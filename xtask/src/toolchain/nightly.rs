@@ -12,7 +12,7 @@ use crate::{
     pins::{NIGHTLY, NIGHTLY_COMMIT},
 };
 
-/// The toolchain's default name, also in agent/build.rs.
+/// The toolchain's default name, also in agent/kernel/build.rs.
 const PLAIN: &str = "nightly";
 
 /// Name and version of the compiler, with the sources of `core`.

@@ -4,6 +4,4 @@
 //! The BPF programs of family `socket` get the list of watched addresses and make the edges by themselves.
 //! This module knows only that list, and the names of the requests.
 
-mod watched;
-
-pub use watched::{Watched, WatchedError};
+pub use guestscope_kernel::watched::{Watched, WatchedError};

@@ -7,7 +7,7 @@ use std::{
 
 use super::TargetError;
 use crate::{
-    child, guarded, patient,
+    guarded, patient,
     tasks::{self, Stat},
     untrusted::{Shown as _, Untrusted},
 };
@@ -42,7 +42,7 @@ impl Process {
             return Err(TargetError::Own(pid));
         }
         let started = started_soon(pid)?;
-        let pidfd = child::pidfd(pid).map_err(|source| {
+        let pidfd = tasks::pidfd(pid).map_err(|source| {
             let is_gone = source.raw_os_error() == Some(libc::ESRCH);
             if is_gone { TargetError::NoProcess(pid) } else { TargetError::Watch { pid, source } }
         })?;

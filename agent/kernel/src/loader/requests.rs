@@ -10,7 +10,7 @@ use super::{LoadError, LoadOptions};
 use crate::{
     health::{Outcome, Verdict},
     probes::{Hook, socket},
-    sources::socket::Watched,
+    watched::Watched,
 };
 
 /// Values of globals: requests by connections are wanted; Unix sockets are looked at; arrivals are noted for

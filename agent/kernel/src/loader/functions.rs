@@ -23,7 +23,7 @@ use guestscope_ebpf::{
     helpers::Process,
 };
 
-pub(crate) use super::uprobe::Spot;
+pub use super::uprobe::Spot;
 use super::{LoadError, LoadOptions, uprobe};
 
 const BEGIN: &str = "function_begin";
@@ -53,7 +53,7 @@ unsafe impl Pod for ProcessValue {}
 
 /// On what a probe's calls are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carrier {
+pub enum Carrier {
     /// A thread, by the frames on its stack.
     Thread,
     /// A thread, between two places that no call returns to.
@@ -123,7 +123,7 @@ impl Processes {
 
 /// Why a probe could not be placed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ProbeError {
+pub enum ProbeError {
     /// Too many functions are probed.
     #[error("{} functions are probed already, and no more are", FUNCTIONS - 1)]
     TooMany,
@@ -219,7 +219,7 @@ impl FunctionProbes {
     }
 
     /// Registers a function and returns its number.
-    pub(crate) fn add(&self, function: Function) -> Result<u32, ProbeError> {
+    pub fn add(&self, function: Function) -> Result<u32, ProbeError> {
         let mut tables = self.tables();
         let number = tables.next;
         if number >= FUNCTIONS {
@@ -231,17 +231,17 @@ impl FunctionProbes {
     }
 
     /// The counts of a function.
-    pub(crate) fn counts(&self, number: u32) -> Option<Function> {
+    pub fn counts(&self, number: u32) -> Option<Function> {
         self.tables().functions.get(&number, 0).ok().map(|value| value.0)
     }
 
     /// From here on no call of it is shown; those that are open still end.
-    pub(crate) fn close(&self, number: u32) {
+    pub fn close(&self, number: u32) {
         let _ = self.tables().closing.set(number, 1, 0);
     }
 
     /// Places a probe of a function in a file, where its calls begin or end.
-    pub(crate) fn attach(
+    pub fn attach(
         &self,
         path: &str,
         spot: Spot,
@@ -263,12 +263,12 @@ impl FunctionProbes {
     }
 
     /// Number of requests that do not follow their goroutine because too many others are followed.
-    pub(crate) fn not_carried(&self) -> u64 {
+    pub fn not_carried(&self) -> u64 {
         self.tables().not_carried.get(&0, 0).unwrap_or_default()
     }
 
     /// Frees the places of goroutines whose programs are gone.
-    pub(crate) fn forget_goroutines(&self) {
+    pub fn forget_goroutines(&self) {
         let mut tables = self.tables();
         let keys = tables.goroutines.keys().filter_map(Result::ok);
         let gone: Vec<Key> = keys.filter(|key| !tables.processes.runs(key.0)).collect();
@@ -282,7 +282,7 @@ impl FunctionProbes {
     }
 
     /// Removes probes, all of them together.
-    pub(crate) fn take_out(probes: Vec<OwnedFd>) {
+    pub fn take_out(probes: Vec<OwnedFd>) {
         uprobe::take_out(probes);
     }
 }

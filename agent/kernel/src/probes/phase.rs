@@ -91,23 +91,23 @@ pub(crate) fn find_in(file: File, path: &Path) -> Result<Option<u64>, MarkerErro
 }
 
 /// A file that is read in parts.
-pub(crate) type Cache = ReadCache<BufReader<File>>;
+pub type Cache = ReadCache<BufReader<File>>;
 
 /// A file to be read in parts, by a descriptor of its own.
-pub(crate) fn cache(file: &File) -> std::io::Result<Cache> {
+pub fn cache(file: &File) -> std::io::Result<Cache> {
     Ok(ReadCache::new(BufReader::new(file.try_clone()?)))
 }
 
 /// The two tables of a 64-bit little-endian ELF file: all that is read of it beside the notes. `object::File`
 /// would read the symbols too, 14 MB in libtorch.
-pub(crate) struct Tables<'a> {
+pub struct Tables<'a> {
     segments: &'a [ProgramHeader64<LittleEndian>],
     sections: SectionTable<'a, FileHeader64<LittleEndian>, &'a Cache>,
 }
 
 impl<'a> Tables<'a> {
     /// None for other files, and for those that claim to have too many sections.
-    pub(crate) fn read(cache: &'a Cache) -> Option<Self> {
+    pub fn read(cache: &'a Cache) -> Option<Self> {
         let header = FileHeader64::<LittleEndian>::parse(cache).ok()?;
         header.endian().ok()?;
         // These values mean that the number stands elsewhere, in 32 bits. No program needs them, and a file
@@ -123,12 +123,12 @@ impl<'a> Tables<'a> {
     }
 
     /// The first section of this name.
-    pub(crate) fn section(&self, name: &str) -> Option<&'a SectionHeader64<LittleEndian>> {
+    pub fn section(&self, name: &str) -> Option<&'a SectionHeader64<LittleEndian>> {
         self.sections.section_by_name(LittleEndian, name.as_bytes()).map(|(_, section)| section)
     }
 
     /// The first section of a kind, and the section with the names.
-    pub(crate) fn with_names(
+    pub fn with_names(
         &self,
         kind: SectionType,
     ) -> Option<(&'a SectionHeader64<LittleEndian>, &'a SectionHeader64<LittleEndian>)> {
@@ -138,7 +138,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Offset in the file of the byte at this address; none for memory without bytes in the file.
-    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+    pub fn offset_of(&self, address: u64) -> Option<u64> {
         let loaded = self.segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_LOAD);
         loaded.map(|segment| (segment.p_vaddr(LittleEndian), segment.file_range(LittleEndian))).find_map(
             |(start, (offset, bytes))| {

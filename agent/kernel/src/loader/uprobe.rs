@@ -40,13 +40,13 @@ struct Attributes {
 
 /// Place of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub struct Spot {
     /// Offset in the file.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// Offset in the file of the counter (semaphore) that switches a USDT probe on; 0 for none.
-    pub(crate) semaphore: u32,
+    pub semaphore: u32,
     /// Event that a probe in Go's scheduler reports (`GO_SCHEDULE` and others); 0 for none.
-    pub(crate) event: u64,
+    pub event: u64,
 }
 
 /// The kernel's type number of uprobes.

@@ -2,10 +2,10 @@
 //!
 //! Everything goes away with this process: nothing is pinned. It reads no records.
 
-pub(crate) mod functions;
+pub mod functions;
 mod hooks;
 mod losses;
-pub(crate) mod marks;
+pub mod marks;
 mod offsets;
 mod pulse;
 mod requests;
@@ -51,7 +51,7 @@ use crate::{
     platform::{Root, topology},
     probes::{FAMILIES, Place, phase, socket},
     pump::Rings,
-    sources::socket::Watched,
+    watched::Watched,
 };
 
 pub use functions::FunctionProbes;

@@ -41,7 +41,7 @@ enum Refused {
 }
 
 /// Whether [`Marks::attach`] failed because of the agent, not because of a program's file.
-pub(crate) fn is_ours(error: &anyhow::Error) -> bool {
+pub fn is_ours(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<Refused>() {
         Some(Refused::Descriptors | Refused::TooMany) => true,
         Some(Refused::Kernel(error)) => {

@@ -36,7 +36,7 @@ static INHERITED: OnceLock<Limit> = OnceLock::new();
 
 /// A limit on open files: soft and hard.
 #[derive(Clone, Copy)]
-pub(crate) struct Limit(u64, u64);
+pub struct Limit(u64, u64);
 
 /// The limit is too low, and may not be raised.
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +47,11 @@ pub struct TooFew {
 }
 
 /// What to do about it.
-pub(crate) const HINT: &str = "raise the hard limit: `ulimit -n NUMBER` as root, `LimitNOFILE=NUMBER` in a unit of systemd's, `--ulimit nofile=NUMBER` \
+pub const HINT: &str = "raise the hard limit: `ulimit -n NUMBER` as root, `LimitNOFILE=NUMBER` in a unit of systemd's, `--ulimit nofile=NUMBER` \
      of a container";
 
 /// Raises the soft limit as far as this process may, root beyond the hard one, and keeps in mind what it was.
-pub(crate) fn raise() {
+pub fn raise() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     if soft >= WANTED {
         return;
@@ -68,7 +68,7 @@ pub(crate) fn raise() {
 ///
 /// # Errors
 /// It cannot.
-pub(crate) fn check() -> Result<(), TooFew> {
+pub fn check() -> Result<(), TooFew> {
     check_for(ALONE)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn check() -> Result<(), TooFew> {
 ///
 /// # Errors
 /// It cannot.
-pub(crate) fn check_for_kernel_side() -> Result<(), LoadError> {
+pub fn check_for_kernel_side() -> Result<(), LoadError> {
     if permission::missing_for_bpf().is_some() {
         return Ok(());
     }
@@ -116,23 +116,23 @@ fn lowest() -> io::Result<OwnedFd> {
 }
 
 /// Whether a program may cause another file to be opened: it can ask any number of times.
-pub(crate) fn are_free() -> bool {
+pub fn are_free() -> bool {
     left() > KEPT_FREE
 }
 
 /// How many programs may be connected to the agent at once: each takes a descriptor.
-pub(crate) fn places() -> usize {
+pub fn places() -> usize {
     (left().saturating_sub(KEPT_FREE) / 2).clamp(FEW_PLACES, PLACES) as usize
 }
 
 /// The limit with which this process began; none if it is unchanged.
-pub(crate) fn inherited() -> Option<Limit> {
+pub fn inherited() -> Option<Limit> {
     INHERITED.get().copied()
 }
 
 impl Limit {
     /// Sets this limit for this process.
-    pub(crate) fn set(self) -> nix::Result<()> {
+    pub fn set(self) -> nix::Result<()> {
         setrlimit(Resource::RLIMIT_NOFILE, self.0, self.1)
     }
 }

@@ -1,0 +1,22 @@
+//! This kernel and guestscope's programs in it: what it is like and allows, hooks, loading and attaching,
+//! records from the rings, what to attach to, and what tells that the guest was restored.
+
+// Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
+#![warn(clippy::disallowed_methods)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
+
+pub mod attach;
+mod carried;
+pub mod descriptors;
+pub mod failure;
+pub mod kernel;
+pub mod loader;
+pub mod probes;
+pub mod pump;
+pub mod signs;
+pub mod watched;
+
+pub use carried::EMPTY;
+use guestscope_base::{clock, guarded, patient, tasks, untrusted};
+use guestscope_model::{health, phase, record};
+use guestscope_platform as platform;
