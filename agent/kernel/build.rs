@@ -1,20 +1,16 @@
 //! Makes the BPF object that travels inside the agent, in OUT_DIR: by a nested cargo run with the nightly that
 //! aya-build picks (build-std).
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::{env, fs, path::Path};
 
 use anyhow::Context as _;
+use guestscope_carry::{Places, pack};
 
 /// Names the toolchain that builds the BPF object.
 const NIGHTLY: &str = "GUESTSCOPE_NIGHTLY";
 
 fn main() -> anyhow::Result<()> {
-    let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
-    // Not that of when this script was built: it may be run for a copy of the workspace.
-    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?);
+    let Places { manifest, out } = Places::of_this_script()?;
     let ebpf = manifest.join("../../ebpf");
     let ebpf = ebpf.to_str().context("the path of the workspace is not UTF-8")?;
     // `cargo xtask` names the pinned nightly where it has another name.
@@ -27,14 +23,6 @@ fn main() -> anyhow::Result<()> {
     .context("building the BPF object: `cargo xtask demo` and `cargo xtask test` install what it needs")?;
     strip(&out.join("probes")).context("stripping the BPF object")?;
     pack(&out.join("probes"))
-}
-
-/// Packs a file as the agent unpacks it: NAME.zst. The object shrinks to an eighth.
-fn pack(path: &Path) -> anyhow::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".zst");
-    fs::write(name, zstd::encode_all(fs::File::open(path)?, 19)?)?;
-    Ok(())
 }
 
 /// Takes out what only debuggers read, three quarters of the object: the kernel and the loader want .BTF and

@@ -1,15 +1,9 @@
-//! Makes the table of advice, as JSON in OUT_DIR: a reader of TOML in the agent would be larger than the table.
-
-use std::{env, fs, path::PathBuf};
+//! Makes the table of advice, as JSON in OUT_DIR.
 
 use anyhow::Context as _;
+use guestscope_carry::{Places, table};
 
 fn main() -> anyhow::Result<()> {
-    let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
-    // Not that of when this script was built: it may be run for a copy of the workspace.
-    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?);
-    let advice = manifest.join("src/analyze/advice.toml");
-    println!("cargo:rerun-if-changed={}", advice.display());
-    let table: toml::Table = fs::read_to_string(&advice)?.parse().context("the table of advice")?;
-    Ok(fs::write(out.join("advice.json"), serde_json::to_string(&table)?)?)
+    let Places { manifest, out } = Places::of_this_script()?;
+    table(&manifest.join("src/analyze/advice.toml"), &out.join("advice.json")).context("the table of advice")
 }

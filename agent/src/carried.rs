@@ -4,7 +4,6 @@
 use std::io;
 
 static HELPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guestscope-nvml.zst"));
-static INJECTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope_inject.so.zst"));
 
 /// The program that loads NVIDIA's library; none where the build could not make it, which needs a C library
 /// for the target.
@@ -14,12 +13,4 @@ static INJECTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscop
 pub(crate) fn helper() -> io::Result<Option<Vec<u8>>> {
     let program = zstd::decode_all(HELPER)?;
     Ok((!program.is_empty()).then_some(program))
-}
-
-/// The library that NVTX and ITT load.
-///
-/// # Errors
-/// As above.
-pub(crate) fn injection() -> io::Result<Vec<u8>> {
-    zstd::decode_all(INJECTION)
 }

@@ -15,9 +15,9 @@ use guestscope_ebpf::SpinCode;
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
 
 use crate::{
+    function::Functions,
     guarded,
     loader::{Marks, marks},
-    sources::function::Functions,
     tasks::{self, Map, Stat},
     untrusted::{Shown as _, Untrusted},
 };

@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_function_is_found_by_the_name_that_people_write() {
-        let found = find(&own(), "guestscope::sources::function::symbols::find").unwrap();
+        let found = find(&own(), "guestscope_sources::function::symbols::find").unwrap();
         assert_eq!(found.len(), 1);
         assert!(found[0].bytes > 0 && !found[0].is_go);
         let by_pattern = find(&own(), "*::function::symbols::fin*").unwrap();

@@ -8,7 +8,7 @@ use rstest::rstest;
 use super::*;
 
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libguestscope.so"));
-const HERE: &str = "guestscope::sources::function::table::tests::";
+const HERE: &str = "guestscope_sources::function::table::tests::";
 
 type Entry = extern "C" fn(u32) -> u32;
 
