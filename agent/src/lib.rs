@@ -7,7 +7,6 @@
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
 
-mod carried;
 pub mod child;
 pub mod cli;
 pub mod compare;
@@ -15,16 +14,15 @@ pub mod doctor;
 pub mod explain;
 pub mod export;
 pub mod failure;
-pub mod gpu;
-pub mod privileges;
 pub mod rendezvous;
 pub mod report;
 pub mod session;
 pub mod sinks;
 
-pub use guestscope_base::{clock, guarded, memory, out, secrets, untrusted};
+pub use guestscope_base::{clock, guarded, memory, out, privileges, secrets, untrusted};
 use guestscope_base::{json, patient, tasks};
 pub use guestscope_folder as run;
+pub use guestscope_gpu as gpu;
 use guestscope_kernel::descriptors;
 pub use guestscope_kernel::{attach, kernel, loader, probes, pump, signs};
 pub use guestscope_model::{analyze, health, hints, phase, record};

@@ -11,6 +11,7 @@ pub mod json;
 pub mod memory;
 pub mod out;
 pub mod patient;
+pub mod privileges;
 pub mod secrets;
 pub mod tasks;
 pub mod untrusted;

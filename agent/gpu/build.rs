@@ -7,7 +7,7 @@ use guestscope_carry::{Places, nested_cargo, pack, run};
 
 fn main() -> anyhow::Result<()> {
     let Places { manifest, out } = Places::of_this_script()?;
-    helper(&manifest.join("nvml"), &out).context("building the program that asks NVIDIA's library")
+    helper(&manifest.join("../nvml"), &out).context("building the program that asks NVIDIA's library")
 }
 
 /// It loads a library of the guest's, so it needs the guest's C library, glibc wherever NVIDIA has a driver.

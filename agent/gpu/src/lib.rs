@@ -4,6 +4,11 @@
 //! carried inside this one. Without a driver no helper is started. If it hangs in the driver or dies, the
 //! readings end and nothing else does. Yields [`News`]; it keeps nothing.
 
+// Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
+#![warn(clippy::disallowed_methods)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
+
+mod carried;
 mod facts;
 mod helper;
 mod library;
@@ -22,7 +27,10 @@ pub use self::{
     facts::record,
     library::{Driver, find},
 };
-use crate::{phase::GpuReading, run::GpuRecord};
+use guestscope_base::{guarded, privileges, untrusted};
+use guestscope_folder::{self as run, GpuRecord};
+use guestscope_model::phase::{self, GpuReading};
+use guestscope_platform as platform;
 
 /// Period of the readings: drivers themselves sample every sixth of a second at most.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -111,5 +119,5 @@ pub fn look(driver: &Driver) -> Result<GpuRecord, String> {
 
 /// Text of another program, which is not trusted: without control characters, and no longer than this.
 fn cleaned(given: &str, most: usize) -> String {
-    given.chars().filter(|one| !crate::untrusted::is_unsafe(*one)).take(most).collect()
+    given.chars().filter(|one| !untrusted::is_unsafe(*one)).take(most).collect()
 }
