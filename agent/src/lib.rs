@@ -20,7 +20,7 @@ pub mod session;
 pub mod sinks;
 
 pub use guestscope_base::{clock, guarded, memory, out, privileges, secrets, untrusted};
-use guestscope_base::{json, patient, tasks};
+use guestscope_base::{patient, tasks};
 pub use guestscope_folder as run;
 pub use guestscope_gpu as gpu;
 use guestscope_kernel::descriptors;

@@ -1,25 +1,9 @@
 //! Did all runs do the same work? Only then does a difference in time say anything about platforms.
 
+pub use guestscope_model::analyze::compare::Work;
+
 use super::{error::Refusal, read::ReadRun};
 use crate::untrusted::Shown as _;
-
-/// How well that is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// All name the same hash of their work.
-    Equal {
-        /// The hash.
-        hash: String,
-        /// What the workload calls itself: its name, its model.
-        words: Vec<String>,
-        /// Their results differ, to the bit.
-        outputs_differ: bool,
-    },
-    /// They say nothing about it, and were started by the same command.
-    SameCommand(String),
-    /// They differ, or nothing is known, and the caller wanted to compare them anyway.
-    Unknown(String),
-}
 
 /// Foreign text in a message: on one line, and not too much of it.
 fn shown(text: &str) -> String {

@@ -2,6 +2,5 @@
 //!
 //! A sink takes finished requests or a summary and knows one format. It never calls an earlier stage.
 
-pub mod otlp;
-pub mod perfetto;
-pub mod terminal;
+pub use guestscope_export::{otlp, perfetto};
+pub use guestscope_render::terminal;

@@ -19,6 +19,7 @@ mod self_test;
 mod student;
 mod verdict;
 mod welch;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ pub use profile::{Path, Profile};
 pub use self_test::{SPLITS, SelfTest};
 pub use verdict::{ENOUGH_RUNS, GOOD_RUNS, Judged, Overall, Verdict};
 pub use welch::Interval;
+pub use work::Work;
 
 use self::{
     causes::Sample,

@@ -1,0 +1,176 @@
+//! What a request looks like as spans, and how large.
+
+use std::{borrow::Cow, sync::Arc};
+
+use guestscope_ebpf::Account;
+use insta::assert_snapshot;
+use opentelemetry_proto::{
+    tonic::trace::v1::{Span, TracesData},
+    transform::trace::tonic::group_spans_by_resource_and_scope,
+};
+use opentelemetry_sdk::trace::SpanData;
+use proptest::prelude::*;
+use prost::Message;
+use rstest::rstest;
+
+use super::{OFFSET_NS, phase, request};
+use crate::{
+    otlp::{
+        LiveVerdict, breakdown, service,
+        size::span_bytes,
+        spans::{COUNT_KEYS, TIME_KEYS, Trace, is_root},
+        waits::Chosen,
+    },
+    phase::{Accounts, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, Phase, PhaseKind, Request},
+};
+
+fn spans(request: Request, verdict: LiveVerdict) -> Vec<SpanData> {
+    Trace::new(Arc::new(request), Chosen::default(), verdict, OFFSET_NS).collect()
+}
+
+/// A request with everything that a span can hold.
+fn rich() -> Request {
+    let root = Phase {
+        duration_ns: 8_000_000,
+        accounts: Accounts([6_000_000, 900_000, 1_000_000, 0, 0, 0, 0, 0, 60_000, 0, 40_000]),
+        counts: Counts { switch_voluntary: 1, switch_involuntary: 12, migrate_node: 2, ..Counts::default() },
+        edges_lost: 2,
+        helpers: Helpers {
+            accounts: Accounts([7_000_000, 900_000, 0, 0, 0, 0, 100_000, 0, 0, 0, 0]),
+            threads: 1,
+            shared: true,
+            partial: true,
+            wait: HelperWait { on_cpu: [700_000, 0, 0, 0], waiting: [100_000, 0, 0, 0] },
+        },
+        ..phase(42, 1, None, "infer")
+    };
+    let queue = Phase {
+        kind: PhaseKind::Queue,
+        start_ns: root.start_ns - 3_000_000,
+        duration_ns: 3_000_000,
+        accounts: Accounts::default(),
+        ..phase(42, 2, Some(1), "queue")
+    };
+    let preprocess = Phase {
+        start_ns: root.start_ns,
+        duration_ns: 2_000_000,
+        suspended_ns: 1_500_000,
+        accounts: Accounts([500_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ..phase(42, 3, Some(1), "preprocess")
+    };
+    let inference = Phase {
+        start_ns: root.start_ns + 2_000_000,
+        duration_ns: 6_000_000,
+        ending: Ending::Lost,
+        edges_lost: 1,
+        ..phase(42, 4, Some(1), "inference")
+    };
+    Request { phases: vec![root, queue, preprocess, inference] }
+}
+
+#[test]
+fn a_request_as_json() {
+    let verdict = LiveVerdict { cause: Some(Cow::from("throttled")), tail: Some(Cow::from("p99")) };
+    let (resources, _) = service::resources("infer", vec![(Cow::from("guestscope.platform"), "VM".into())]);
+    let mut resource_spans =
+        group_spans_by_resource_and_scope(spans(rich(), verdict), &(&resources.program).into());
+    // The resource is a set without an order.
+    for resource in resource_spans.iter_mut().filter_map(|of| of.resource.as_mut()) {
+        resource.attributes.sort_by(|one, other| one.key.cmp(&other.key));
+    }
+    // A filter is a regular expression, and this text is full of numbers.
+    let version = concat!('"', env!("CARGO_PKG_VERSION"), '"').replace('.', r"\.");
+    insta::with_settings!({ filters => vec![(version.as_str(), r#""VERSION""#)] }, {
+        insta::assert_json_snapshot!(TracesData { resource_spans });
+    });
+}
+
+#[test]
+fn a_process_is_a_trace_of_its_own() {
+    let process = Phase { kind: PhaseKind::Process, ..phase(1, 1, None, "python3") };
+    let spans = spans(Request { phases: vec![process] }, LiveVerdict::default());
+    let [span] = &spans[..] else { panic!("one span, not {}", spans.len()) };
+    assert_eq!(span.span_kind, opentelemetry::trace::SpanKind::Internal);
+    assert!(is_root(span));
+    assert!(span.attributes.iter().all(|attribute| attribute.key.as_str() != "guestscope.request"));
+}
+
+#[test]
+fn a_request_joins_the_trace_of_the_program() {
+    let mut joined = phase(1, 1, None, "infer");
+    joined.trace.parent_span_id = Some([9; 8]);
+    joined.trace.parent_is_remote = true;
+    let spans = spans(Request { phases: vec![joined] }, LiveVerdict::default());
+    assert!(is_root(&spans[0]));
+    // Bit 8: it is known whether the parent is remote. Bit 9: it is. Bit 0: sampled.
+    assert_eq!(Span::from(spans[0].clone()).flags, 0x301);
+}
+
+#[test]
+fn keys_are_those_of_accounts_and_counts() {
+    assert_eq!(
+        TIME_KEYS.to_vec(),
+        Account::ALL.map(|account| format!("guestscope.time.{}_ns", account.name()))
+    );
+    assert_eq!(COUNT_KEYS.to_vec(), COUNT_NAMES.map(|name| format!("guestscope.count.{name}")));
+}
+
+#[rstest]
+#[case::nothing([0; 11], 0, None)]
+#[case::biggest_first([900_000, 0, 35_100_000, 0, 0, 0, 0, 0, 0, 0, 55_600_000], 0,
+    Some("other 55.6 ms, throttled 35.1 ms, rest 0.9 ms"))]
+#[case::one_per_cent_is_shown([99, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0, Some("cpu 99 ns, runq 1 ns"))]
+#[case::below_is_summed([1_980_000, 19_000, 1_000, 0, 0, 0, 0, 0, 0, 0, 0], 0, Some("cpu 2.0 ms, rest 20.0 us"))]
+#[case::suspended([1_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 2_000_000_000, Some("suspended 2.00 s, rest 1.0 us"))]
+fn breakdowns(#[case] accounts: [u64; 11], #[case] suspended_ns: u64, #[case] expected: Option<&str>) {
+    let phase = Phase { accounts: Accounts(accounts), suspended_ns, ..phase(1, 1, None, "infer") };
+    assert_eq!(breakdown::line(&phase).as_deref(), expected);
+}
+
+#[test]
+fn a_breakdown_reads_well() {
+    assert_snapshot!(breakdown::line(&rich().phases[0]).expect("it has accounts"),
+        @"cpu 6.0 ms, throttled 1.0 ms, runq 0.9 ms, rest 0.1 ms");
+}
+
+#[test]
+fn a_breakdown_says_what_of_poll_was_for_sockets() {
+    let accounts = Accounts([0, 0, 0, 0, 0, 12_000_000, 0, 0, 0, 0, 0]);
+    let mut phase = Phase { accounts, ..phase(1, 1, None, "infer") };
+    phase.counts.poll_net_ns = 11_800_000;
+    assert_snapshot!(breakdown::line(&phase).expect("it has accounts"), @"poll 12.0 ms (net ~11.8 ms)");
+}
+
+#[test]
+fn a_wall_clock_before_1970_stays_readable() {
+    let spans: Vec<SpanData> =
+        Trace::new(request(1, 2), Chosen::default(), LiveVerdict::default(), i64::MIN).collect();
+    assert!(spans.iter().all(|span| span.start_time == std::time::SystemTime::UNIX_EPOCH));
+}
+
+proptest! {
+    /// Batches are measured by the estimate: it must not be too low, nor far off.
+    #[test]
+    fn estimates_are_those_of_the_encoder(
+        accounts in prop::array::uniform11(0_u64..u64::MAX / 16),
+        counts in prop::collection::vec(any::<u64>(), COUNT_NAMES.len()),
+        name in ".{0,60}",
+        edges_lost in 0_u64..3,
+        lost in any::<bool>(),
+    ) {
+        let phase = Phase {
+            name: name.as_str().into(),
+            accounts: Accounts(accounts),
+            counts: Counts::from_array(counts.try_into().unwrap()),
+            edges_lost,
+            ending: if lost { Ending::Lost } else { Ending::Ended },
+            ..phase(1, 1, None, "")
+        };
+        let cause = Some(Cow::from("helper.runq"));
+        let span = spans(Request { phases: vec![phase] }, LiveVerdict { cause, tail: None }).remove(0);
+        let estimate = span_bytes(&span);
+        let scope = opentelemetry_proto::tonic::trace::v1::ScopeSpans { spans: vec![span.into()], ..Default::default() };
+        let encoded = scope.encoded_len();
+        prop_assert!(encoded <= estimate && estimate <= encoded + 16, "{estimate} for {encoded}");
+    }
+}

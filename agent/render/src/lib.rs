@@ -1,0 +1,15 @@
+//! What people read: a run's summary, explanations and comparisons as text for terminals, and the same as JSON.
+
+// Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
+#![warn(clippy::disallowed_methods)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
+
+pub mod terminal;
+
+use guestscope_base::{json, untrusted};
+use guestscope_folder as run;
+#[cfg(test)]
+use guestscope_kernel::kernel;
+use guestscope_kernel::{probes, signs};
+use guestscope_model::{analyze, health, hints, phase, record, sources};
+use guestscope_platform as platform;
