@@ -35,7 +35,7 @@ pub use traffic::Traffic;
 use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
-/// Version of the records. The agent refuses an object that was built from another one.
+/// Version of the records. Agent and object are built together; the manifest of a run names it.
 pub const CONTRACT_VERSION: u32 = 14;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
