@@ -1,5 +1,5 @@
-//! Makes the BPF object that travels inside the agent, in OUT_DIR: by a nested cargo run with the nightly that
-//! aya-build picks (build-std).
+//! Makes the BPF object that travels inside the agent, in OUT_DIR: by a nested cargo run with the nightly
+//! that aya-build picks (build-std).
 
 use std::{env, fs, path::Path};
 

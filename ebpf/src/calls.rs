@@ -40,7 +40,8 @@ pub const GO_EXECUTE: u64 = 2;
 /// The goroutine in the first argument has ended (`runtime.goexit0`).
 pub const GO_EXIT: u64 = 3;
 /// Most goroutines, over all programs, that are inside probed functions or have received a request. Their
-/// open calls are the elements 1 to `GOROUTINES` of the table of open calls; those of threads come after them.
+/// open calls are the elements 1 to `GOROUTINES` of the table of open calls; those of threads come after
+/// them.
 pub const GOROUTINES: u32 = 1024;
 
 /// A goroutine, as the key of a map.

@@ -24,8 +24,8 @@ pub const TAKEN: u32 = 8;
 /// Third argument of a socket's end: something was sent, and more may follow. It is the end unless another
 /// one comes.
 pub const MAY_GO_ON: u64 = 1;
-/// The same, but the goroutine that sends has left its thread since the last send: whose time it was meanwhile
-/// is not known.
+/// The same, but the goroutine that sends has left its thread since the last send: whose time it was
+/// meanwhile is not known.
 pub const MAY_GO_ON_ELSEWHERE: u64 = 3;
 /// Third argument of a socket's end: what looked like a request was none.
 pub const WAS_NONE: u64 = 2;

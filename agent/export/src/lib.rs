@@ -1,5 +1,5 @@
-//! Finished requests for other programs: as traces over OTLP, or as a file for Perfetto. Each knows one format,
-//! and calls nobody who observes.
+//! Finished requests for other programs: as traces over OTLP, or as a file for Perfetto. Each knows one
+//! format, and calls nobody who observes.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]

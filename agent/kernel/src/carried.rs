@@ -1,5 +1,5 @@
-//! The BPF object, which this binary carries packed with zstd: unpacked it would be eight times as large, and it
-//! is read once.
+//! The BPF object, which this binary carries packed with zstd: unpacked it would be eight times as large, and
+//! it is read once.
 
 use std::io;
 

@@ -1,7 +1,8 @@
-//! What guestscope concludes: records of the kernel side, phases that they pair to, the typical request, causes,
-//! comparisons of platforms and their statistics. Pure: no files, no clocks, no threads.
+//! What guestscope concludes: records of the kernel side, phases that they pair to, the typical request,
+//! causes, comparisons of platforms and their statistics. Pure: no files, no clocks, no threads.
 
-// Text from outside leaves only by `untrusted`, `json` and `out`, and nothing here is impure: see .clippy.toml.
+// Text from outside leaves only by `untrusted`, `json` and `out`, and nothing here is impure: see
+// .clippy.toml.
 #![warn(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg_attr(
     test,

@@ -1,4 +1,5 @@
-//! What people read: a run's summary, explanations and comparisons as text for terminals, and the same as JSON.
+//! What people read: a run's summary, explanations and comparisons as text for terminals, and the same as
+//! JSON.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]

@@ -47,8 +47,8 @@ fn assert_handles(done: &Done, said: &HashMap<u64, [u64; 2]>) {
         assert_eq!((inner.name.stored(), inner.parent), ("inner", Some(root.id)));
         let [inside, outside] = said[&root.request];
         assert!((inside..=outside).contains(&root.duration_ns), "{inside} to {outside}: {root:#?}");
-        // It slept for 2 ms on no thread, which is no account's time, but where its thread lost the CPU just as
-        // it gave the goroutine up.
+        // It slept for 2 ms on no thread, which is no account's time, but where its thread lost the CPU just
+        // as it gave the goroutine up.
         let away_ns = inner.suspended_ns + inner.accounts.get(Account::Runq);
         assert!(away_ns >= 2_000_000 && root.suspended_ns >= inner.suspended_ns, "{handle:#?}");
     }

@@ -1,10 +1,10 @@
 //! Goroutines that are inside probed functions, or have received a request: where that is kept, and their
 //! phases when they leave a thread and continue, on any thread.
 //!
-//! Hooks: uprobes in Go's scheduler, where a thread gives a goroutine up, takes one, and where one ends. Yields
-//! leaves and enters of the outermost phase of a goroutine, and the end of calls that it has left open. Go's
-//! compiler keeps the running goroutine in a register (1.17 and later). A goroutine's stack moves as it
-//! grows, but frames keep their distance from the stack's high end: places are measured from there.
+//! Hooks: uprobes in Go's scheduler, where a thread gives a goroutine up, takes one, and where one ends.
+//! Yields leaves and enters of the outermost phase of a goroutine, and the end of calls that it has left
+//! open. Go's compiler keeps the running goroutine in a register (1.17 and later). A goroutine's stack moves
+//! as it grows, but frames keep their distance from the stack's high end: places are measured from there.
 
 use aya_ebpf::{
     EbpfContext,
@@ -133,10 +133,7 @@ pub(crate) unsafe fn ended(ctx: &impl EbpfContext, ledger: *const Ledger, carrie
 /// The thread of this slot is new, or runs a new program.
 #[inline(always)]
 pub(crate) fn forget(slot: u16) {
-    if let Some(runs) = RUNS.get_ptr_mut(u32::from(slot)) {
-        // SAFETY: a value of a map, which only its own thread writes.
-        unsafe { *runs = NOTHING };
-    }
+    runs(u32::from(slot), NOTHING);
 }
 
 /// The thread of this slot has received a request over a socket: from here on it belongs to the thread's

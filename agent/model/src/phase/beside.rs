@@ -50,8 +50,8 @@ impl Pairing {
         true
     }
 
-    /// Whether the phase is on another thread of the process, as far as is known: where edges of that one were
-    /// lost, its leave may have been among them.
+    /// Whether the phase is on another thread of the process, as far as is known: where edges of that one
+    /// were lost, its leave may have been among them.
     pub(super) fn is_elsewhere(&self, id: u64, edge: &Edge<'_>) -> bool {
         let Some(Place::On(holder, _)) = self.open.get(&id).map(|open| open.place) else { return false };
         let is_certain = self.threads.get(holder).is_some_and(|state| state.doubtful == 0);

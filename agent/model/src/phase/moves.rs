@@ -20,8 +20,8 @@ impl Pairing {
             return;
         }
         if edge.instance == KERNEL_INSTANCE && self.is_elsewhere(id, edge) {
-            // What it left has ended on another thread since, and the next of that token has begun: nothing is
-            // lost.
+            // What it left has ended on another thread since, and the next of that token has begun: nothing
+            // is lost.
             let _ = self.is_stray(edge);
             return;
         }

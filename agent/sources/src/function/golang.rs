@@ -12,7 +12,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 use object::{LittleEndian, read::elf::SectionHeader as _};
 
 use super::{
-    placed::Place,
+    placed::{Place, Registers},
     symbols::{self, Found, SymbolError},
 };
 use crate::{
@@ -23,19 +23,18 @@ use crate::{
 
 /// A thread gives its goroutine up and looks for another one.
 pub(super) const SCHEDULE: &str = "runtime.schedule";
-/// Functions of the runtime that move goroutines, each by its names in different versions, with the event that
-/// it reports. Behind a system call a thread that may not go on queues its goroutine, and may then sleep before
-/// it looks for another one; the second name is that of 1.26.
+/// Functions of the runtime that move goroutines, each by its names in different versions, with the event
+/// that it reports. Behind a system call a thread that may not go on queues its goroutine, and may then sleep
+/// before it looks for another one; the second name is that of 1.26.
 const SCHEDULER: [(&[&str], u64); 4] = [
     (&[SCHEDULE], GO_SCHEDULE),
     (&["runtime.exitsyscall0", "runtime.exitsyscallNoP"], GO_SCHEDULE),
     (&["runtime.execute"], GO_EXECUTE),
     (&["runtime.goexit0"], GO_EXIT),
 ];
-/// Offsets of a call's arguments in x86-64's `pt_regs`: ax, bx, cx, di, si, r8, r9, r10, r11.
-const ARGUMENTS_X86_64: [u32; 9] = [80, 40, 88, 112, 104, 72, 64, 56, 48];
-/// Arguments in registers on arm64: x0 to x15.
-const ARGUMENTS_ARM64: usize = 16;
+/// Registers of a call's words: x86-64's ax, bx, cx, di, si, r8, r9, r10, r11; arm64's x0 to x15.
+pub(super) const ARGUMENTS: Registers =
+    Registers { x86_64: &[80, 40, 88, 112, 104, 72, 64, 56, 48], arm64: 16 };
 /// Most instructions up to the stack check.
 const BEGIN_INSTRUCTIONS: usize = 8;
 /// Offset of the stack guard in `runtime.g`: its third word, in all versions.
@@ -91,15 +90,6 @@ fn entry_arm64(bytes: &[u8], offset: u64) -> u64 {
         has_asked |= word == LOAD_GUARD_ARM64;
     }
     offset
-}
-
-/// Offset of a word of the arguments, 1 for the first, among the registers that a probe gets.
-pub(super) fn register(number: u8) -> Option<u32> {
-    let place = usize::from(number.checked_sub(1)?);
-    if cfg!(target_arch = "aarch64") {
-        return (place < ARGUMENTS_ARM64).then_some(place as u32 * 8);
-    }
-    ARGUMENTS_X86_64.get(place).copied()
 }
 
 /// The probes on this program's scheduler.

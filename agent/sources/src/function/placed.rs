@@ -40,8 +40,8 @@ const BETWEEN: Duration = Duration::from_millis(500);
 /// Time that open calls get to end before the probes go.
 const LAST_CALLS: Duration = Duration::from_secs(1);
 
-/// Arguments in registers on arm64: x0 to x7.
-const ARGUMENTS_ARM64: usize = 8;
+/// Registers of the arguments of C: on arm64 x0 to x7.
+const ARGUMENTS: Registers = Registers { x86_64: &ARGUMENTS_X86_64, arm64: 8 };
 
 /// Probes of one phase.
 #[derive(Clone, Debug)]
@@ -85,12 +85,12 @@ impl Place {
     fn of_function(file: &File, found: &Found, argument: Option<u8>) -> Result<Self, anyhow::Error> {
         let code::Ways { entry, exits } = code::ways(file, found)?;
         let spot = |offset| Spot { offset, ..Spot::default() };
-        let register = if found.is_go { golang::register } else { register };
+        let registers = if found.is_go { golang::ARGUMENTS } else { ARGUMENTS };
         let argument = match argument {
             None => Argument::default(),
             Some(number) => Argument {
                 kind: ArgumentKind::Register as u32,
-                register: register(number).ok_or(NotInRegister(number))?,
+                register: registers.of(number).ok_or(NotInRegister(number))?,
                 bytes: 8,
                 ..Argument::default()
             },
@@ -110,13 +110,24 @@ impl Place {
 #[error("has no argument {0} in a register")]
 struct NotInRegister(u8);
 
-/// Offset of an integer argument of C, 1 for the first, among the registers that a probe gets.
-fn register(number: u8) -> Option<u32> {
-    let place = usize::from(number.checked_sub(1)?);
-    if cfg!(target_arch = "aarch64") {
-        return (place < ARGUMENTS_ARM64).then_some(place as u32 * 8);
+/// Where arguments are that a call has in registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Registers {
+    /// Offsets in `pt_regs`, bytes.
+    pub(super) x86_64: &'static [usize],
+    /// How many, from x0 on.
+    pub(super) arm64: usize,
+}
+
+impl Registers {
+    /// Offset of an argument, 1 for the first, among the registers that a probe gets.
+    fn of(self, number: u8) -> Option<u32> {
+        let place = usize::from(number.checked_sub(1)?);
+        if cfg!(target_arch = "aarch64") {
+            return (place < self.arm64).then_some(place as u32 * 8);
+        }
+        self.x86_64.get(place).map(|offset| *offset as u32)
     }
-    ARGUMENTS_X86_64.get(place).map(|offset| *offset as u32)
 }
 
 /// A function with its probes.

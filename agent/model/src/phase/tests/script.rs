@@ -1,10 +1,10 @@
 //! Recorded events as text: one line per event, played into a [`Pairing`].
 //!
 //! `TIME PROCESS/THREAD WHAT WORDS... +ACCOUNT NS...`, times in ns. `+`: what the thread did since its last
-//! event (account, count, or `minor`, `major` faults); the rest was CPU. Words of any event: `lost` (its record
-//! never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the library), `kernel` (its
-//! edge), `more`, `elsewhere` (perhaps not the last end), `inner` (an enter with what was left inside),
-//! `number=9` (edge), `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off),
+//! event (account, count, or `minor`, `major` faults); the rest was CPU. Words of any event: `lost` (its
+//! record never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the library),
+//! `kernel` (its edge), `more`, `elsewhere` (perhaps not the last end), `inner` (an enter with what was left
+//! inside), `number=9` (edge), `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off),
 //! `after=TOKEN` (a begin joins it), `with=TOKEN` (it ends with an end); of all threads outside phases:
 //! `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns), `sumtorn`.
 
