@@ -149,7 +149,7 @@ pub struct Observation {
     #[arg(long)]
     pub json: bool,
     /// Threads that can be tracked at once; each one takes about 1.5 KB of kernel memory.
-    #[arg(long, default_value_t = guestscope_ebpf::SLOTS, value_name = "N",
+    #[arg(long, default_value_t = guestscope_contract::SLOTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(8..=65_535))]
     pub max_threads: u32,
     /// Requests that may be open at once; of more the oldest is cut off. Each takes some 2 KB. All of them together have room for

@@ -14,7 +14,7 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
-use guestscope_ebpf::{ACCOUNTS, Account, Source};
+use guestscope_contract::{ACCOUNTS, Account, Source};
 use serde_json::{Value, json};
 
 const REQUESTS: u64 = 3_000;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use guestscope::probes::FAMILIES;
-use guestscope_ebpf::fields::FIELDS;
+use guestscope_contract::fields::FIELDS;
 
 /// The file, as it was when this test was built.
 static KERNELS: &str = include_str!("../../ebpf/KERNELS.md");

@@ -1,6 +1,6 @@
 //! A thread's data beside its ledger, by its slot: what every switch need not touch.
 
-use guestscope_ebpf::{Beside, ledger::Ledger};
+use guestscope_contract::{Beside, ledger::Ledger};
 
 use crate::{maps::BESIDE, task};
 

@@ -7,7 +7,7 @@ use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
 };
 use aya_log_ebpf::warn;
-use guestscope_ebpf::{
+use guestscope_contract::{
     Kind,
     ledger::{Ledger, RUNNABLE},
 };

@@ -8,7 +8,7 @@
 //! devices: the last one that the thread itself submitted to is the lowest.
 
 use aya_ebpf::helpers::generated::bpf_ktime_get_ns;
-use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, ledger::Ledger};
+use guestscope_contract::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, ledger::Ledger};
 
 use crate::{
     maps::{

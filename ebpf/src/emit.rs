@@ -7,7 +7,7 @@ use aya_ebpf::{
     helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query},
     maps::RingBuf,
 };
-use guestscope_ebpf::{Counter, EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
+use guestscope_contract::{Counter, EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
 
 use crate::{
     maps::{COUNTERS, EDGES, EVENTS, WAITS, WAKE_BYTES},

@@ -6,7 +6,7 @@
 //! move, and loads through it are single instructions that read 0 where there is no memory. Nothing is kept
 //! between calls: a descriptor may be another file the next time.
 
-use guestscope_ebpf::{GPU_MAJORS, MINOR_BITS};
+use guestscope_contract::{GPU_MAJORS, MINOR_BITS};
 
 use crate::{
     maps::{

@@ -8,7 +8,7 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, IOS, Position, SLOTS, SPINNERS, SpinCode, TIDS,
     connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch},
     helpers::{Outside, Process},
@@ -93,7 +93,7 @@ globals! {
 /// A socket that is evicted costs an answer and its retransmissions.
 const SOCKETS_MOST: u32 = 4096;
 
-/// Syscall to account, by [`guestscope_ebpf::call_name`], with [`guestscope_ebpf::CHECK_FILE`] where the file
+/// Syscall to account, by [`guestscope_contract::call_name`], with [`guestscope_contract::CHECK_FILE`] where the file
 /// descriptor decides.
 #[unsafe(no_mangle)]
 pub(crate) static ACCOUNT_OF: [u8; CALLS] = [0; CALLS];

@@ -13,7 +13,7 @@ use aya_ebpf::{
     helpers::generated::{bpf_get_current_task, bpf_probe_read_kernel},
     programs::{BtfTracePointContext, RawTracePointContext},
 };
-use guestscope_ebpf::CALL_RDONLY_CAST;
+use guestscope_contract::CALL_RDONLY_CAST;
 
 /// A way of reading kernel memory.
 pub(crate) trait Memory: Copy {

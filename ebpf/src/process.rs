@@ -8,7 +8,7 @@
 use core::arch::asm;
 
 use aya_ebpf::bindings::BPF_NOEXIST;
-use guestscope_ebpf::{
+use guestscope_contract::{
     ACCOUNTS, Account, Counter, EDGE_HELPERS_TORN, EdgeRecord,
     helpers::{self, MEMBERS, NO_PLACE, Outside, Process, Reading},
     ledger::Ledger,
@@ -258,7 +258,7 @@ pub(crate) fn replaced(ledger: &Ledger, now_ns: u64) {
 }
 
 /// The program that runs in the process of this ledger, by a number that no program before it in the process
-/// had: see [`Goroutine::program`](guestscope_ebpf::calls::Goroutine::program).
+/// had: see [`Goroutine::program`](guestscope_contract::calls::Goroutine::program).
 ///
 /// # Safety
 /// A whole ledger.

@@ -10,7 +10,7 @@
 //! it is.
 
 use aya_ebpf::{EbpfContext, Global, helpers::generated::bpf_task_pt_regs};
-use guestscope_ebpf::{CALLS_32, call_name, calls::ARGUMENTS_X86_64};
+use guestscope_contract::{CALLS_32, call_name, calls::ARGUMENTS_X86_64};
 
 use crate::{
     maps::{

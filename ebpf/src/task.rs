@@ -12,7 +12,7 @@ use aya_ebpf::{
         generated::{bpf_get_current_comm, bpf_get_current_task, bpf_get_current_task_btf},
     },
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     COMM_BYTES, Counter,
     ledger::{Ledger, Stamps},
     waker,

@@ -3,7 +3,7 @@
 //! The agent writes the CPUs' positions into a map, which is read only where a thread has moved.
 
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
-use guestscope_ebpf::{
+use guestscope_contract::{
     Distance,
     ledger::{Arrival, Ledger},
 };

@@ -9,7 +9,7 @@ use aya_ebpf::{
     },
     programs::RawTracePointContext,
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     COMM_BYTES,
     fields::{TRIAL_CLOCK, TRIAL_CPU, TRIAL_FILES, TRIAL_IDENTITY, TRIAL_REGISTERS},
 };

@@ -4,7 +4,7 @@
 //! already. A wait whose end reached no tracepoint has none (`missed` counts those). The agent assigns it to
 //! phases.
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     Account, Header, Kind, NO_SYSCALL, WaitRecord, edge_mark,
     ledger::{Ledger, RUNNING},
     waits_in,
@@ -56,7 +56,7 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
             (*record).device = device;
             (*record).ns_tid = origin::ns_tid(ledger.task);
             (*record).group = origin::group(ledger.task);
-            (*record).ran_before_comm = [0; guestscope_ebpf::COMM_BYTES];
+            (*record).ran_before_comm = [0; guestscope_contract::COMM_BYTES];
             task::comm(address, &mut (*record).ran_before_comm);
         }
     });

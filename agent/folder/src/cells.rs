@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use super::table::{Access, Column, Width};
 use crate::phase::{Accounts, COUNT_NAMES, Counts, ThreadId};

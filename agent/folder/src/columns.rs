@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 
 use super::{
     cells::{NO_WORD, integer, ledger, thread_id},

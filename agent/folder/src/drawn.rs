@@ -1,6 +1,6 @@
 //! Rows that tests draw: anything that a program, a kernel or a damaged record could put into a folder.
 
-use guestscope_ebpf::{ACCOUNTS, Account, SOURCES, Source};
+use guestscope_contract::{ACCOUNTS, Account, SOURCES, Source};
 use proptest::{collection::vec, option, prelude::*};
 
 use super::Sample;

@@ -274,7 +274,7 @@ impl Manifest {
             arch: std::env::consts::ARCH.to_owned(),
             start: rfc3339(start.wall_ns),
             clocks: vec![start],
-            versions: Versions { guestscope: version, contract: guestscope_ebpf::CONTRACT_VERSION },
+            versions: Versions { guestscope: version, contract: guestscope_contract::CONTRACT_VERSION },
             ..Self::default()
         }
     }

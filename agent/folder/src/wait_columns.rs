@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use super::{
     cells::{NO_WORD, integer, thread_id},

@@ -30,7 +30,7 @@ use aya::{
     maps::{Array, Queue, RingBuf},
     programs::{Program, ProgramError},
 };
-use guestscope_ebpf::{GPU_MAJORS, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
+use guestscope_contract::{GPU_MAJORS, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
 use nix::{
     sched::{CloneFlags, unshare},
     unistd::chroot,

@@ -9,7 +9,7 @@
 //! treated alike. It allocates one bounded batch and knows no phases.
 
 use aya::maps::{MapData, RingBuf};
-use guestscope_ebpf::{EdgeRecord, Kind};
+use guestscope_contract::{EdgeRecord, Kind};
 
 use crate::{
     phase::pairing::Pairing,

@@ -5,7 +5,7 @@ use std::{
     os::unix::ffi::OsStrExt as _,
 };
 
-use guestscope_ebpf::connection::{PATH_BYTES, PATH_ROOM, WATCH_NAME_BYTES};
+use guestscope_contract::connection::{PATH_BYTES, PATH_ROOM, WATCH_NAME_BYTES};
 
 use crate::untrusted::Untrusted;
 

@@ -4,7 +4,7 @@
 
 pub mod calls_32;
 
-use guestscope_ebpf::{EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
+use guestscope_contract::{EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
 
 /// A record from the kernel side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What came of the sources of phases, for those who show it. The sources themselves are elsewhere.
 
 use guestscope_base::untrusted::Untrusted;
-pub use guestscope_ebpf::Source as Kind;
+pub use guestscope_contract::Source as Kind;
 
 use crate::phase::Made;
 

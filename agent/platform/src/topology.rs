@@ -3,7 +3,7 @@
 //! Yields positions by CPU number, to tell how far a thread moved. A guest that hides its caches gets one for
 //! each package; one that hides everything has CPUs that share only the node.
 
-use guestscope_ebpf::Position;
+use guestscope_contract::Position;
 
 use super::{cores::CpuList, root::Root};
 
@@ -56,7 +56,7 @@ fn nodes(root: &Root) -> Vec<(u16, CpuList)> {
 
 #[cfg(test)]
 mod tests {
-    use guestscope_ebpf::Distance;
+    use guestscope_contract::Distance;
     use rstest::rstest;
 
     use super::*;

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guestscope_ebpf::SpinCode;
+use guestscope_contract::SpinCode;
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
 
 use crate::{

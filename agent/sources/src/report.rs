@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use guestscope_ebpf::SOURCES;
+use guestscope_contract::SOURCES;
 
 use super::{Inherited, Kind, Report, Selected, Wishes};
 use crate::{

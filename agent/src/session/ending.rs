@@ -3,7 +3,7 @@
 use std::{borrow::Cow, cell::RefCell, collections::BTreeSet, ffi::OsString, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use super::{End, Session, cost::Cost, facts, judged::Judged, outlet::Sinks, sight::Sight};
 use crate::out;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use guestscope_ebpf::{ledger::Ledger, pause::BEAT_NS};
+use guestscope_contract::{ledger::Ledger, pause::BEAT_NS};
 use tokio::io::unix::AsyncFd;
 
 use super::Feed;

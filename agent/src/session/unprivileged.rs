@@ -10,7 +10,7 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-use guestscope_ebpf::ledger::Ledger;
+use guestscope_contract::ledger::Ledger;
 use tokio::io::unix::AsyncFd;
 
 use super::{sight::Sight, start};

@@ -13,7 +13,7 @@ use guestscope::{
     run::{CreateOptions, HookRecord, Manifest, RunFolder},
     untrusted::is_unsafe,
 };
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use tempfile::TempDir;
 
 use super::{START, agent, request, wait};

@@ -17,7 +17,7 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 use tempfile::TempDir;
 
 const START: ClockPair = ClockPair { monotonic_ns: 1_000_000_000, wall_ns: 1_795_249_821_000_000_000 };

@@ -7,7 +7,7 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 
 /// A platform and its kind of requests.
 #[derive(Clone, Debug)]

@@ -175,7 +175,7 @@ fn it_stops_after_a_time() {
     assert_eq!(done.losses(), []);
     // It has read a pipe all the time.
     let [process] = &done.seen().processes[..] else { panic!("one process") };
-    let other_ns = process.accounts.get(guestscope_ebpf::Account::Other);
+    let other_ns = process.accounts.get(guestscope_contract::Account::Other);
     assert!(other_ns == process.duration_ns && other_ns >= 900_000_000, "{process:?}");
     writer.write_all(b"\n").expect("the program reads");
     program.finish().expect(0);

@@ -2,7 +2,7 @@
 //! hidden, and fidelity `tracepoint` without one.
 
 use guestscope::kernel::btf::KERNEL_BTF;
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use insta::assert_snapshot;
 use serde_json::Value;
 

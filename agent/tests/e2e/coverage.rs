@@ -3,7 +3,7 @@
 //! caller knows which phases there should be.
 
 use guestscope::phase::{Phase, PhaseKind, Request};
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 /// Least share of a request's time inside its phases.
 pub(crate) const LEAST: f64 = 0.99;

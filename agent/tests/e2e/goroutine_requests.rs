@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use guestscope::phase::{Phase, PhaseKind};
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 
 use crate::{
     folder::Seen,

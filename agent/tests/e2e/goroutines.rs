@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use guestscope::phase::{Ending, Phase};
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 use rstest::rstest;
 
 use crate::{

@@ -108,7 +108,7 @@ fn own_cpu(phase: &Phase) -> u64 {
 }
 
 fn cpu(phase: &Phase) -> u64 {
-    phase.accounts.0[guestscope_ebpf::Account::Cpu as usize]
+    phase.accounts.0[guestscope_contract::Account::Cpu as usize]
 }
 
 /// No less than the program measured itself. The clocks may differ by 500 ppm, as NTP may slew one of them.
@@ -118,8 +118,8 @@ fn check_times(phase: &Phase, said: &Value) {
     let await_ns = number(said, "await_ns");
     assert!(phase.suspended_ns >= await_ns - await_ns / 1000, "{phase:?}: {said}");
     // What a task awaits is never a thread's wait.
-    let slept = phase.accounts.get(guestscope_ebpf::Account::Sleep)
-        + phase.accounts.get(guestscope_ebpf::Account::Poll);
+    let slept = phase.accounts.get(guestscope_contract::Account::Sleep)
+        + phase.accounts.get(guestscope_contract::Account::Poll);
     assert!(Duration::from_nanos(slept) < Duration::from_millis(10), "{phase:?}");
 }
 

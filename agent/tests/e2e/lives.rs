@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use guestscope::phase::Ending;
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use nix::sys::signal::Signal;
 use rstest::rstest;
 

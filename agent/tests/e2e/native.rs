@@ -9,7 +9,7 @@ use std::{
 };
 
 use guestscope::phase::{Ending, Request};
-use guestscope_ebpf::Source;
+use guestscope_contract::Source;
 use rstest::rstest;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! Python programs that nobody marked, with what comes with the interpreter: packages have tests of their
 //! own.
 
-use guestscope_ebpf::Source;
+use guestscope_contract::Source;
 use rstest::rstest;
 
 use crate::ground::{Ground, file, python};

@@ -12,7 +12,7 @@ use std::{
 };
 
 use guestscope::phase::{Phase, Request};
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 use rstest::rstest;
 use serde_json::Value;
 

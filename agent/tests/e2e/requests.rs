@@ -329,7 +329,7 @@ fn an_answer_in_parts_lasts_until_the_last_one() {
         let root = request.root();
         assert!(root.duration_ns >= 100_000_000, "{root:?}");
         assert_eq!(root.suspended_ns, 0, "one thread sent all of it");
-        assert!(root.accounts.get(guestscope_ebpf::Account::Sleep) >= 100_000_000, "{root:?}");
+        assert!(root.accounts.get(guestscope_contract::Account::Sleep) >= 100_000_000, "{root:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use guestscope::phase::{Phase, PhaseKind, Request};
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use insta::assert_snapshot;
 use nix::sys::signal::Signal;
 use rstest::rstest;

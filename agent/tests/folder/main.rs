@@ -52,7 +52,7 @@ fn request(id: u64, name: &str, duration_ns: u64) -> Request {
             kind: PhaseKind::Request,
             name: name.into(),
             name_damaged: false,
-            source: guestscope_ebpf::Source::Marker,
+            source: guestscope_contract::Source::Marker,
             status: None,
             request: id,
             thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },

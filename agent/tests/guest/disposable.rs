@@ -9,7 +9,7 @@ use std::{
 };
 
 use guestscope::analyze::Cause;
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::{
     folder::{Seen, only_folder},

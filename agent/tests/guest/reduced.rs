@@ -5,7 +5,7 @@
 //! without BPF as well.
 
 use guestscope::analyze::Cause;
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use nix::unistd::geteuid;
 use rstest::rstest;
 

@@ -7,7 +7,7 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds},
     run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 
 /// Steele, Lea and Flood's SplitMix64.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
-use guestscope_ebpf::{Account, CALLS_32, GPU_MAJORS, SAMPLES_PER_S};
+use guestscope_contract::{Account, CALLS_32, GPU_MAJORS, SAMPLES_PER_S};
 use rstest::rstest;
 
 use crate::{

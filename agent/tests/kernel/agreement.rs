@@ -11,7 +11,7 @@ use std::{
 };
 
 use guestscope::{phase::Phase, platform::Cpuid};
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::{
     book::{Entry, Row},

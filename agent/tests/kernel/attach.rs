@@ -18,7 +18,7 @@ use guestscope::{
     phase::pairing::{Output, Pairing},
     pump::Pump,
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     Account,
     ledger::{BLOCKED, Ledger, RUNNING},
     visit::Found,

@@ -12,7 +12,7 @@ use guestscope::{
     phase::Ending,
     probes::{Hook, sched},
 };
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use crate::{

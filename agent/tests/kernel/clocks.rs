@@ -5,7 +5,7 @@ use guestscope::{
     health::{Fidelity, Outcome, Verdict},
     loader::{self, LoadOptions, Loaded},
 };
-use guestscope_ebpf::{Account, SAMPLES_PER_S};
+use guestscope_contract::{Account, SAMPLES_PER_S};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rstest::rstest;
 

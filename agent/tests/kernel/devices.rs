@@ -5,7 +5,7 @@
 use std::{os::unix::fs::MetadataExt as _, time::Duration};
 
 use guestscope::phase::{Wait, WaitedIo};
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use crate::{

@@ -4,7 +4,7 @@ use guestscope::{
     health::KernelLosses,
     phase::{Ending, PairingLosses, PhaseKind},
 };
-use guestscope_ebpf::{Account, NAME_BYTES};
+use guestscope_contract::{Account, NAME_BYTES};
 use rstest::rstest;
 
 use crate::{

@@ -27,7 +27,7 @@ use guestscope::{
     pump::Pump,
     rendezvous::Rendezvous,
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     GPU_MAJORS,
     ledger::{EMPTY, Ledger},
 };

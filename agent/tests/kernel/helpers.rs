@@ -1,6 +1,6 @@
 //! What helpers did while a phase ran: exact sums, against the process's own CPU clock.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use crate::{

@@ -10,7 +10,7 @@ use guestscope::{
     health::KernelLosses,
     phase::{Ending, PairingLosses, Phase, Thread},
 };
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::{
     agreement::{compare, count, in_initial_namespace, up_to_three_times},

@@ -14,7 +14,7 @@ use guestscope::{
     loader::{self, LoadError, LoadOptions, Loaded},
     phase::{Pause, Pauses, pairing::Output},
 };
-use guestscope_ebpf::pause::BEAT_NS;
+use guestscope_contract::pause::BEAT_NS;
 use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,

@@ -8,7 +8,7 @@ use guestscope::{
     kernel::btf::{Btf, KERNEL_BTF},
     loader::{self, Knowledge, LoadError, LoadOptions, SuppliedError},
 };
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use crate::{

@@ -9,7 +9,7 @@ use guestscope::{
     phase::{Accounts, Mark, PairingLosses, Phase, PhaseKind, Request, Thread, Wait, pairing::Output},
 };
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::book::Book;
 

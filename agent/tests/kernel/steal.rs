@@ -1,6 +1,6 @@
 //! Stolen time, against the kernel's own count of it.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::{
     agreement::{time, up_to_three_times},

@@ -1,6 +1,6 @@
 //! Waiting under a quota, against `cpu.stat` of the group.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use crate::{

@@ -6,7 +6,7 @@ use guestscope::{
     phase::Wait,
     platform::{Groups, Guest, Root},
 };
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use crate::{

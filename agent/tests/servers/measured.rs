@@ -12,7 +12,7 @@ use std::collections::HashMap;
 pub(crate) use self::server::has;
 
 use guestscope::phase::{Phase, PhaseKind, Request};
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 use rstest::rstest;
 
 use self::{

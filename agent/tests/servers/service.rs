@@ -7,7 +7,7 @@ use std::{
 };
 
 use guestscope::phase::{Phase, PhaseKind, Request};
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 use rstest::rstest;
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use guestscope::phase::Request;
-use guestscope_ebpf::Source;
+use guestscope_contract::Source;
 
 use rstest::rstest;
 

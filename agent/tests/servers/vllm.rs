@@ -19,7 +19,7 @@ use guestscope::{
     clock,
     phase::{PhaseKind, Request},
 };
-use guestscope_ebpf::Source;
+use guestscope_contract::Source;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -31,7 +31,7 @@ use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_ktime_get_ns,
     generated::{bpf_get_smp_processor_id, bpf_seq_write},
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     Account, FORK_ADOPTED, FORK_LATE, Kind, NO_SYSCALL,
     ledger::{BLOCKED, LIMITED, Ledger, RUNNABLE, RUNNING},
     visit::{Found, Visit},

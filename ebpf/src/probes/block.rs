@@ -15,7 +15,7 @@
 //! missed, the kernel's stamp of its start shows that this is another one.
 
 use aya_ebpf::{Global, helpers::bpf_ktime_get_ns};
-use guestscope_ebpf::{Counter, Header, Kind, ledger::Ledger};
+use guestscope_contract::{Counter, Header, Kind, ledger::Ledger};
 
 use crate::{
     device, emit,

@@ -13,7 +13,7 @@ use aya_ebpf::{
     macros::tracepoint,
     programs::TracePointContext,
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     Account, Counter, EXIT_UNSEEN, Kind, NO_SYSCALL,
     ledger::{Ledger, RUNNING},
     waker,

@@ -9,7 +9,7 @@ use aya_ebpf::{
     bindings::bpf_pidns_info, helpers::generated::bpf_get_ns_current_pid_tgid, macros::perf_event,
     programs::PerfEventContext,
 };
-use guestscope_ebpf::{Activity, Counter, SPIN_RANGES};
+use guestscope_contract::{Activity, Counter, SPIN_RANGES};
 
 use crate::{
     emit,

@@ -16,7 +16,7 @@ use aya_ebpf::{
     maps::Array,
     programs::ProbeContext,
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     EdgeRecord, KERNEL_INSTANCE, MARKER_ABI_VERSION, NAME_BYTES, Operation,
     calls::{
         self, Argument, ArgumentKind, COOKIE_GO, COOKIE_PLACE, Call, Calls, EDGE_CALL_LOST, FUNCTIONS, Found,

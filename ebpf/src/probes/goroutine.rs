@@ -14,7 +14,7 @@ use aya_ebpf::{
     maps::{Array, HashMap, Queue},
     programs::ProbeContext,
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     Operation, SLOTS, THREAD_INSIDE, THREAD_OUTSIDE, WITH_INNER,
     calls::{self, COOKIE_EVENT_SHIFT, Found, GO_EXECUTE, GO_EXIT, GO_SCHEDULE, GOROUTINES, Goroutine},
     connection, is_root_token,

@@ -13,7 +13,7 @@
 use core::arch::asm;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
-use guestscope_ebpf::ledger::Ledger;
+use guestscope_contract::ledger::Ledger;
 
 use crate::{
     beside,

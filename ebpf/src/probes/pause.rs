@@ -12,7 +12,7 @@ use aya_ebpf::{
     macros::perf_event,
     programs::PerfEventContext,
 };
-use guestscope_ebpf::pause::{BEAT_NS, GRAIN_NS, GapRecord, LATE_NS, Pulse, Silence};
+use guestscope_contract::pause::{BEAT_NS, GRAIN_NS, GapRecord, LATE_NS, Pulse, Silence};
 
 use crate::{
     maps::{GAPS, LIFE, OFFSET_TIMER_EXPIRES, PULSES},

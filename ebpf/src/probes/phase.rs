@@ -11,7 +11,7 @@ use aya_ebpf::{
     maps::ProgramArray,
     programs::ProbeContext,
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     Counter, EDGE_NAME_UNREADABLE, EDGE_TORN, EdgeRecord, Kind, MARKER_ABI_VERSION, NAME_BYTES, Operation,
     Source,
     connection::PEER_MOST,

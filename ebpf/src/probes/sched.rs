@@ -12,7 +12,7 @@ use aya_ebpf::{
     macros::raw_tracepoint,
     programs::RawTracePointContext,
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     Account, CALLS, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
     RESTARTS, TaskRecord, kept_since, last_blocked_in,
     ledger::{BLOCKED, Ledger, RUNNING},
@@ -249,7 +249,7 @@ pub(crate) fn record(
             (*record).minor_faults = minor;
             (*record).major_faults = major;
             beside::copy(ledger.slot, &raw mut (*record).beside);
-            (*record).comm = [0; guestscope_ebpf::COMM_BYTES];
+            (*record).comm = [0; guestscope_contract::COMM_BYTES];
             // An end that another task reports: without BTF its name is not known.
             let is_told_by_others = matches!(kind, Kind::Exit) && flags & (EXIT_REPLACED | EXIT_UNSEEN) != 0;
             if !is_told_by_others || BY_NUMBER.load() == 0 {

@@ -14,7 +14,7 @@ pub(crate) mod taken;
 mod unix;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
-use guestscope_ebpf::{
+use guestscope_contract::{
     Operation,
     connection::{MAY_GO_ON, MAY_GO_ON_ELSEWHERE, UNNAMED, WAS_NONE},
     framing::{Framing, Received, is_frame},

@@ -6,7 +6,7 @@
 //! waits. So the clock is read where a wait begins and where it ends. It knows no quotas and reads no cgroup.
 
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel};
-use guestscope_ebpf::{
+use guestscope_contract::{
     ThrottleMode,
     ledger::{LIMITED, Ledger, RUNNABLE, ThrottleClock},
 };

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::command;
 
-/// How often both clocks tick: `guestscope_ebpf::SAMPLES_PER_S`.
+/// How often both clocks tick: `guestscope_contract::SAMPLES_PER_S`.
 const SAMPLES_PER_S: &str = "499";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use opentelemetry::{KeyValue, trace::Status};
 
-use guestscope_ebpf::Source;
+use guestscope_contract::Source;
 
 use super::spans::integer;
 use crate::phase::{Phase, PhaseKind};

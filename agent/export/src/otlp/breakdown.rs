@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::{analyze::Cause, phase::Phase};
 

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use guestscope_ebpf::{ACCOUNTS, Source};
+use guestscope_contract::{ACCOUNTS, Source};
 use opentelemetry::{
     Array, KeyValue, SpanId, StringValue, TraceFlags, TraceId, Value,
     trace::{SpanContext, SpanKind, TraceState},
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::phase::{COUNT_NAMES, Ending, HelperWait, KEPT, Phase, PhaseKind, Request};
 
-/// Attribute keys by account, in the order of [`guestscope_ebpf::Account::ALL`].
+/// Attribute keys by account, in the order of [`guestscope_contract::Account::ALL`].
 pub const TIME_KEYS: [&str; ACCOUNTS] = [
     "guestscope.time.cpu_ns",
     "guestscope.time.runq_ns",

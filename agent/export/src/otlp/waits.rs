@@ -7,7 +7,7 @@
 
 use std::{cmp::Reverse, collections::HashMap};
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use super::{
     gpus::{self, GpuDuring},

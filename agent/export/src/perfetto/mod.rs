@@ -15,7 +15,7 @@ use std::{
     io::{self, Write},
 };
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use prost::Message as _;
 
 use self::messages::{

@@ -1,7 +1,7 @@
 //! Contents of a trace, read back by the same messages. Their field numbers are checked by hand against
 //! Perfetto's definitions (`agent/tests/commands/read_perfetto.py`).
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use super::*;
 use crate::analyze::samples::{Sample as Made, Step};

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, process::Command};
 
-use guestscope_ebpf::fields::FIELDS;
+use guestscope_contract::fields::FIELDS;
 use proptest::{collection::vec, prelude::*};
 use rstest::rstest;
 

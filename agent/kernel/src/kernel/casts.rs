@@ -4,7 +4,7 @@
 //! aya knows no such calls. The verifier checks each of them, reached or not, so where the kernel lacks the
 //! function the call becomes another instruction. It loads nothing.
 
-use guestscope_ebpf::CALL_RDONLY_CAST;
+use guestscope_contract::CALL_RDONLY_CAST;
 
 use super::btf::Btf;
 

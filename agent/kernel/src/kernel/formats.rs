@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guestscope_ebpf::fields::EventField;
+use guestscope_contract::fields::EventField;
 
 use crate::untrusted::Shown as _;
 
@@ -78,7 +78,7 @@ fn offset(format: &str, name: &str, bytes: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use guestscope_ebpf::fields::EVENT_FIELDS;
+    use guestscope_contract::fields::EVENT_FIELDS;
     use rstest::rstest;
 
     use super::*;

@@ -2,7 +2,7 @@
 //!
 //! Yields numbers for the object's globals. It opens no device. Other drivers' waits stay `other`.
 
-use guestscope_ebpf::GPU_MAJORS;
+use guestscope_contract::GPU_MAJORS;
 
 use crate::platform::Root;
 

@@ -3,7 +3,7 @@
 //! Written into the object's read-only table before loading, with the 32-bit calls behind the 64-bit ones. A
 //! syscall that is not listed is `other`.
 
-use guestscope_ebpf::{Account, CALLS, CALLS_32, CHECK_FILE, RESTARTS};
+use guestscope_contract::{Account, CALLS, CALLS_32, CHECK_FILE, RESTARTS};
 
 use crate::record::calls_32::{self, FUTEX_WAIT, IO_PGETEVENTS};
 
@@ -105,7 +105,7 @@ fn set(table: &mut [u8], number: libc::c_long, entry: u8) {
 
 #[cfg(test)]
 mod tests {
-    use guestscope_ebpf::SYSCALLS;
+    use guestscope_contract::SYSCALLS;
     use rstest::rstest;
 
     use super::*;

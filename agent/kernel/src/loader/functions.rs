@@ -15,7 +15,7 @@ use aya::{
     maps::{Array, HashMap, Map, MapData, MapError, Queue},
     programs::{Program, ProgramError, UProbe},
 };
-use guestscope_ebpf::{
+use guestscope_contract::{
     calls::{
         COOKIE_EVENT_SHIFT, COOKIE_GO, COOKIE_PLACE, FUNCTIONS, Function, GOROUTINES, Goroutine,
         PLACES_IN_PAGE,

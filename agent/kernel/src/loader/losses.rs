@@ -6,7 +6,7 @@ use std::{
 };
 
 use aya::{maps::PerCpuArray, programs::Program};
-use guestscope_ebpf::Counter;
+use guestscope_contract::Counter;
 
 use super::{LoadError, Loaded};
 use crate::health::KernelLosses;

@@ -4,7 +4,7 @@
 use std::{io::ErrorKind, path::Path};
 
 use aya::EbpfLoader;
-use guestscope_ebpf::{
+use guestscope_contract::{
     ThrottleMode,
     fields::{EVENT_FIELDS, EventField, FIELDS, Field},
 };
@@ -42,7 +42,7 @@ pub(super) struct Offsets {
     switch_state: u32,
     /// tcp_retransmit_skb also fires for what could not be sent, and says so.
     retransmit_error: u32,
-    /// A [`guestscope_ebpf::ThrottleMode`], as a number.
+    /// A [`guestscope_contract::ThrottleMode`], as a number.
     throttle_mode: u32,
     /// Index of the bio among the arguments of block_bio_queue.
     bio_argument: u32,

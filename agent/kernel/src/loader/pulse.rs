@@ -9,7 +9,7 @@ use aya::{
     programs::perf_event::{PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy, SoftwareEvent},
     util::online_cpus,
 };
-use guestscope_ebpf::pause::{BEAT_NS, GapRecord, Pulse};
+use guestscope_contract::pause::{BEAT_NS, GapRecord, Pulse};
 
 use super::{LoadError, Loaded};
 use crate::{

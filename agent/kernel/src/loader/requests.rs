@@ -4,7 +4,7 @@ use aya::{
     Ebpf, EbpfLoader,
     maps::{Array, HashMap},
 };
-use guestscope_ebpf::connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch};
+use guestscope_contract::connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch};
 
 use super::{LoadError, LoadOptions};
 use crate::{

@@ -21,7 +21,7 @@ use aya::{
     },
     util::online_cpus,
 };
-use guestscope_ebpf::{Counter, SAMPLES_PER_S};
+use guestscope_contract::{Counter, SAMPLES_PER_S};
 
 use super::{LoadError, Loaded};
 use crate::{

@@ -8,7 +8,7 @@ use aya::{
     EbpfLoader,
     maps::{HashMap, MapData},
 };
-use guestscope_ebpf::SpinCode;
+use guestscope_contract::SpinCode;
 
 use super::Loaded;
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use aya::{Ebpf, programs::Program};
-use guestscope_ebpf::fields::{TRIAL_CLOCK, TRIAL_CPU, TRIAL_FILES, TRIAL_IDENTITY, TRIAL_REGISTERS};
+use guestscope_contract::fields::{TRIAL_CLOCK, TRIAL_CPU, TRIAL_FILES, TRIAL_IDENTITY, TRIAL_REGISTERS};
 
 use super::LoadError;
 use crate::kernel::{

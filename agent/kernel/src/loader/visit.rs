@@ -12,7 +12,7 @@ use aya::{
     maps::{HashMap, MapError},
     programs::{Iter, ProgramError},
 };
-use guestscope_ebpf::visit::{TARGETS_MOST, Visit};
+use guestscope_contract::visit::{TARGETS_MOST, Visit};
 
 use super::{LoadError, Loaded};
 use crate::{health::Outcome, probes::attach};

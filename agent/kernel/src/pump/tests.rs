@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     Account, EdgeRecord, NO_SYSCALL, Operation, TOKEN_CHILD_BITS, TaskRecord, WaitRecord, edge_mark,
     ledger::Ledger,
 };

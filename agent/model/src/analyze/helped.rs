@@ -2,7 +2,7 @@
 //!
 //! Yields [`Helped`]. It is time of other threads: beside the latencies, and no part of them.
 
-use guestscope_ebpf::{ACCOUNTS, Account};
+use guestscope_contract::{ACCOUNTS, Account};
 
 use crate::phase::Phase;
 

@@ -2,7 +2,7 @@
 //!
 //! Yields [`Request`]s that keep every promise of their type. It makes no random choices.
 
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 
 use crate::phase::{
     Accounts, Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds, Wait,

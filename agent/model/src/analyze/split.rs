@@ -4,7 +4,7 @@
 //! and subtracts; it does not know phases. Beside the time lies how long helpers were kept from running: no
 //! part of the time, it names the excess that it coincides with.
 
-use guestscope_ebpf::{ACCOUNTS, Account, SAMPLES_PER_S, Source};
+use guestscope_contract::{ACCOUNTS, Account, SAMPLES_PER_S, Source};
 
 use crate::phase::{HelperWait, KEPT, Phase, PhaseKind};
 

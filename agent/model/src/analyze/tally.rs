@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::phase::{COUNT_NAMES, Ending, PhaseKind, Request};
 use crate::untrusted::Untrusted;

@@ -5,7 +5,7 @@
 mod helpers;
 mod properties;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use super::{

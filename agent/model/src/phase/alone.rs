@@ -1,7 +1,7 @@
 //! Details inside a library, on threads that are outside all phases: they come from the library's own threads
 //! too, and are no request there. They are counted, and no phases. Part of [`Pairing`].
 
-use guestscope_ebpf::{Operation, Source, is_root_token};
+use guestscope_contract::{Operation, Source, is_root_token};
 
 use super::pairing::{Edge, Pairing};
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     EDGE_NAME_UNREADABLE, KERNEL_INSTANCE, NAME_BYTES, Source, connection::PEER_MOST, is_root_token,
 };
 

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use super::Wait;
 use crate::record::calls_32;

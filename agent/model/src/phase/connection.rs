@@ -5,7 +5,7 @@
 //! it stays there; whose time it is from one thread to another is not known, and it is suspended then. Once
 //! something was sent it is in flight no more, unless more comes: its connection may be idle for hours.
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     KERNEL_INSTANCE, Source,
     connection::{MAY_GO_ON, MAY_GO_ON_ELSEWHERE, WAS_NONE},
 };

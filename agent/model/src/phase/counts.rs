@@ -97,7 +97,7 @@ counts! {
     net_round_trip_ns: Bits64 = "net.round_trip_ns",
     /// Times TCP sent something again that the thread had sent.
     net_retransmit: Bits32 = "net.retransmit",
-    /// Samples on a CPU in the program's own code. There are [`guestscope_ebpf::SAMPLES_PER_S`] of all kinds.
+    /// Samples on a CPU in the program's own code. There are [`guestscope_contract::SAMPLES_PER_S`] of all kinds.
     sample_user: Bits32 = "sample.user",
     /// Samples in the kernel outside any system call: page faults.
     sample_fault: Bits32 = "sample.fault",

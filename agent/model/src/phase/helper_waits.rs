@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use super::{Phase, Wait};
 

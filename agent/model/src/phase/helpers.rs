@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use guestscope_ebpf::{ACCOUNTS, EDGE_HELPERS_TORN, EdgeRecord};
+use guestscope_contract::{ACCOUNTS, EDGE_HELPERS_TORN, EdgeRecord};
 
 use super::{Accounts, HelperWait, ThreadId};
 

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use guestscope_ebpf::IoRecord;
+use guestscope_contract::IoRecord;
 
 use super::{Counts, ThreadId, open::Place, pairing::Pairing, thread::Snapshot};
 

@@ -49,7 +49,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self::new(OPEN_REQUESTS, PHASES_PER_REQUEST, guestscope_ebpf::SLOTS)
+        Self::new(OPEN_REQUESTS, PHASES_PER_REQUEST, guestscope_contract::SLOTS)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Ends what was open on a thread that is gone, and yields threads and processes. Part of [`Pairing`].
 
-use guestscope_ebpf::{EXIT_REPLACED, FORK_ADOPTED, FORK_LATE, Kind, TaskRecord, ledger::Ledger};
+use guestscope_contract::{EXIT_REPLACED, FORK_ADOPTED, FORK_LATE, Kind, TaskRecord, ledger::Ledger};
 
 use super::{
     Counts, Ending, PhaseKind, Thread, ThreadId,

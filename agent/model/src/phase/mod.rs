@@ -35,7 +35,7 @@ mod wait;
 mod within;
 
 use crate::untrusted::Untrusted;
-use guestscope_ebpf::{ACCOUNTS, Account, Source};
+use guestscope_contract::{ACCOUNTS, Account, Source};
 
 pub use self::{
     blame::Blame,
@@ -194,7 +194,7 @@ pub struct Phase {
     pub root: u64,
     /// What the row is.
     pub kind: PhaseKind,
-    /// As the program gave it; cut at [`guestscope_ebpf::NAME_BYTES`] and repaired where it was no UTF-8.
+    /// As the program gave it; cut at [`guestscope_contract::NAME_BYTES`] and repaired where it was no UTF-8.
     pub name: Untrusted,
     /// The name was cut, unreadable or repaired.
     pub name_damaged: bool,

@@ -1,6 +1,6 @@
 //! Phases that leave their thread and go on, on the same one or another. Part of [`Pairing`].
 
-use guestscope_ebpf::{KERNEL_INSTANCE, WITH_INNER};
+use guestscope_contract::{KERNEL_INSTANCE, WITH_INNER};
 
 use super::{
     ThreadId,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use guestscope_ebpf::{SOURCES, Source};
+use guestscope_contract::{SOURCES, Source};
 
 use crate::untrusted::Untrusted;
 

@@ -4,7 +4,7 @@
 //! Between two edges lies the probe itself, about 2 us, and any thread that takes the CPU then; at one edge
 //! there is nothing between.
 
-use guestscope_ebpf::{Account, WaitRecord, calls::EDGE_CALL_LOST};
+use guestscope_contract::{Account, WaitRecord, calls::EDGE_CALL_LOST};
 
 use super::{
     Ending, ThreadId,

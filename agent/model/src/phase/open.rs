@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use guestscope_ebpf::Source;
+use guestscope_contract::Source;
 
 use super::{
     Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, beside::Beside,

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     EDGE_TORN, EdgeRecord, KERNEL_INSTANCE, Operation, Source, TOKEN_CHILD_BITS, UNNUMBERED,
 };
 

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use guestscope_ebpf::pause::{BEAT_NS, GapRecord};
+use guestscope_contract::pause::{BEAT_NS, GapRecord};
 
 use super::{Phase, pairing::Output};
 

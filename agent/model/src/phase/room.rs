@@ -6,7 +6,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use guestscope_ebpf::TOKEN_CHILD_BITS;
+use guestscope_contract::TOKEN_CHILD_BITS;
 
 use super::{
     Ending, ThreadId,

@@ -1,6 +1,6 @@
 //! What each source has made, and what it said of itself. Part of [`Pairing`].
 
-use guestscope_ebpf::{EDGE_NAME_UNREADABLE, NAME_BYTES, SOURCES, Source};
+use guestscope_contract::{EDGE_NAME_UNREADABLE, NAME_BYTES, SOURCES, Source};
 
 use super::pairing::{Edge, Pairing};
 use crate::untrusted::Untrusted;

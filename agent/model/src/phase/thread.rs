@@ -2,7 +2,7 @@
 //!
 //! Edge numbers are per thread and copy of the marker library in the process, from 1; a gap is a loss.
 
-use guestscope_ebpf::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger};
+use guestscope_contract::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger};
 
 use super::{Accounts, Counts, ThreadId, io::Ios, stack::Stack, within::Within};
 use crate::untrusted::Untrusted;

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use guestscope_ebpf::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, WaitRecord, waker};
+use guestscope_contract::{Account, MINOR_BITS, NO_DEVICE, NO_SYSCALL, WAIT_WRITES, WaitRecord, waker};
 
 use super::{
     Blame, ThreadId,
@@ -37,7 +37,7 @@ pub struct Wait {
     pub blocked_ns: u64,
     /// How long its group was out of quota afterwards, ns.
     pub throttled_ns: u64,
-    /// The syscall that it waited in, by its number; a 32-bit one by [`guestscope_ebpf::CALLS_32`] more.
+    /// The syscall that it waited in, by its number; a 32-bit one by [`guestscope_contract::CALLS_32`] more.
     pub syscall: Option<u32>,
     /// The CPU that it left.
     pub left_cpu: u32,

@@ -57,7 +57,7 @@ impl Within {
 
 #[cfg(test)]
 mod tests {
-    use guestscope_ebpf::Account::{Cpu, Lock};
+    use guestscope_contract::Account::{Cpu, Lock};
 
     use super::*;
 

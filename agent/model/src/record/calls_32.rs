@@ -5,7 +5,7 @@
 //! `other`, and known by their numbers. Among these is `ipc` of x86 (117), whose first argument says which
 //! call it is.
 
-use guestscope_ebpf::CALLS_32;
+use guestscope_contract::CALLS_32;
 
 /// The same number on every architecture; `libc` does not know it yet.
 pub const FUTEX_WAIT: libc::c_long = 455;

@@ -2,7 +2,7 @@
 //!
 //! Yields text whose parts add up to the whole: parts too small to name are summed up as `rest`.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::analyze::{Cause, Sums};
 

@@ -4,7 +4,7 @@
 //! Yields pieces of exactly the asked width. Shares are rounded so that they fill it; parts below half a
 //! letter are only in the numbers.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::analyze::{Cause, Sums};
 

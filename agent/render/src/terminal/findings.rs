@@ -2,7 +2,7 @@
 //!
 //! Yields sentences from numbers that [`crate::analyze`] has decided on. It decides nothing itself.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::untrusted::{self, Untrusted};
 use crate::{

@@ -74,7 +74,7 @@ pub(super) fn line(page: &mut Page, group: &Group) {
         group.sums.helper_waits().filter(|(_, on_cpu, waiting)| on_cpu + waiting > 0).collect();
     if !kept.is_empty() {
         let of = |(account, on_cpu, waiting): &(_, u128, u128)| -> String {
-            let account: guestscope_ebpf::Account = *account;
+            let account: guestscope_contract::Account = *account;
             let all = mean(on_cpu + waiting);
             format!("{} {all} ({} of it while the request used a CPU)", account.name(), mean(*on_cpu))
         };

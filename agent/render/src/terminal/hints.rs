@@ -37,7 +37,7 @@ pub(super) fn json(hints: &[Hint]) -> Vec<HintJson<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use guestscope_ebpf::Account::Cpu;
+    use guestscope_contract::Account::Cpu;
 
     use super::*;
     use crate::{

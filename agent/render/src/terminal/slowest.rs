@@ -2,7 +2,7 @@
 //!
 //! Yields lines on a page. Parts that are not shown are summed up as `rest`, so that a line adds up.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::{
     analyze::{Cause, Group, Overlay, Slow},

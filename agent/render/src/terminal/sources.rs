@@ -106,7 +106,7 @@ pub(super) fn json(reports: &[Report]) -> Vec<SourceJson> {
 
 #[cfg(test)]
 mod tests {
-    use guestscope_ebpf::Source as Kind;
+    use guestscope_contract::Source as Kind;
 
     use super::*;
     use crate::terminal::Style;

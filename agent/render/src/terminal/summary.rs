@@ -5,7 +5,7 @@
 
 use std::{cmp::Reverse, fmt::Write as _};
 
-use guestscope_ebpf::{Account, SAMPLES_PER_S};
+use guestscope_contract::{Account, SAMPLES_PER_S};
 
 use crate::untrusted::Shown as _;
 use crate::{

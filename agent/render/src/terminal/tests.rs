@@ -8,7 +8,7 @@ mod layout;
 
 use std::time::Duration;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use insta::assert_snapshot;
 
 use self::fixtures::{

@@ -2,7 +2,7 @@
 //!
 //! Yields names and one sentence for each fidelity. It decides nothing.
 
-use guestscope_ebpf::Account::{self, BlockIo, Fault, Gpu, Lock, Net, Poll, Sleep, Throttled};
+use guestscope_contract::Account::{self, BlockIo, Fault, Gpu, Lock, Net, Poll, Sleep, Throttled};
 
 use crate::health::Fidelity;
 

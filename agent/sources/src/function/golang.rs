@@ -7,7 +7,7 @@
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
-use guestscope_ebpf::calls::{Argument, GO_EXECUTE, GO_EXIT, GO_SCHEDULE};
+use guestscope_contract::calls::{Argument, GO_EXECUTE, GO_EXIT, GO_SCHEDULE};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, read::elf::SectionHeader as _};
 

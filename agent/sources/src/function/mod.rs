@@ -32,7 +32,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use guestscope_ebpf::calls::GOROUTINES;
+use guestscope_contract::calls::GOROUTINES;
 
 pub use self::spec::{Asked, parse};
 use self::{

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     NAME_BYTES, Source,
     calls::{ARGUMENTS_X86_64, Argument, ArgumentKind, Function},
 };

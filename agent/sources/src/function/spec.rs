@@ -2,7 +2,7 @@
 //!
 //! It looks at no file.
 
-use guestscope_ebpf::NAME_BYTES;
+use guestscope_contract::NAME_BYTES;
 
 use super::{presets, table::Way};
 

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 
-use guestscope_ebpf::calls::{Argument, ArgumentKind};
+use guestscope_contract::calls::{Argument, ArgumentKind};
 use object::{LittleEndian, ReadRef as _, read::elf::SectionHeader as _};
 
 use super::{

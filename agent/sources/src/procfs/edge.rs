@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use guestscope_ebpf::{MARKER_ABI_VERSION, NAME_BYTES, TIDS};
+use guestscope_contract::{MARKER_ABI_VERSION, NAME_BYTES, TIDS};
 
 use super::ring::Words;
 

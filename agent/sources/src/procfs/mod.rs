@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guestscope_ebpf::ledger::Ledger;
+use guestscope_contract::ledger::Ledger;
 
 pub use refusal::{Refusal, is_refused};
 pub use sources::{RING, explanation, sources, verdicts};

@@ -3,7 +3,7 @@
 //! The kernel's numbers are up to a tick old for a running thread; for a waiting one, or a zombie, they are
 //! exact. A missing file yields no reading.
 
-use guestscope_ebpf::COMM_BYTES;
+use guestscope_contract::COMM_BYTES;
 
 use super::edge::Reading;
 use crate::tasks;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use guestscope_ebpf::Kind;
+use guestscope_contract::Kind;
 use guestscope_marker::ring::RECORD_WORDS;
 use proptest::{collection::vec, prelude::*};
 

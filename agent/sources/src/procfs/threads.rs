@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EXIT_REPLACED, EdgeRecord, FORK_ADOPTED, Header, Kind,
     TaskRecord,
     helpers::HelperSum,

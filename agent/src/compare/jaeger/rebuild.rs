@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use guestscope_ebpf::{NAME_BYTES, Source};
+use guestscope_contract::{NAME_BYTES, Source};
 
 use super::answer::Span;
 use crate::untrusted::Untrusted;

@@ -36,7 +36,7 @@ fn bare(at: u64, parent: Option<u64>) -> Phase {
         kind: if at == 0 { PhaseKind::Request } else { PhaseKind::Phase },
         name: format!("phase {}", at % 3).into(),
         name_damaged: false,
-        source: guestscope_ebpf::Source::Marker,
+        source: guestscope_contract::Source::Marker,
         status: None,
         request: 7,
         thread: ThreadId { tid: 11, tgid: 0, born_ns: 0 },

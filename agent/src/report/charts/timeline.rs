@@ -4,7 +4,7 @@
 //! Pieces that overlap or touch in one colour are drawn once: a request may have thousands of waits, a chart
 //! has a thousand pixels.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use maud::Markup;
 use plotters::{
     element::{Rectangle, Text},
@@ -151,7 +151,7 @@ fn label(area: &Area<'_>, (name, is_coloured): (&str, bool), (from, to, y): (i32
 
 #[cfg(test)]
 mod tests {
-    use guestscope_ebpf::Account;
+    use guestscope_contract::Account;
 
     use super::{Piece, Times, shapes};
     use crate::analyze::Cause;

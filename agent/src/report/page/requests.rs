@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use maud::{Markup, html};
 
 use super::{

@@ -139,7 +139,7 @@ impl View {
     pub(super) fn largest_wait(&self) -> Option<String> {
         let Breakdown { mean_ns, shares, .. } = &self.breakdown;
         let is_wait = |cause: Cause| {
-            cause != Cause::Account(guestscope_ebpf::Account::Cpu) && !matches!(cause, Cause::Overlay(_))
+            cause != Cause::Account(guestscope_contract::Account::Cpu) && !matches!(cause, Cause::Overlay(_))
         };
         let largest = shares
             .iter()

@@ -4,7 +4,7 @@
 use std::{collections::HashSet, fs, thread, time::Duration};
 
 use anyhow::Context as _;
-use guestscope_ebpf::visit::Found;
+use guestscope_contract::visit::Found;
 
 use super::super::{Feed, Sight as _, code::Code};
 use crate::{attach::Target, failure};

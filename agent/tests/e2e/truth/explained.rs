@@ -5,7 +5,7 @@
 //! itself.
 
 use guestscope::analyze::Cause;
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 use serde_json::Value;
 

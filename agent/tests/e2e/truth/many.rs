@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString};
 
 use guestscope::{analyze::Cause, phase::Phase};
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use super::{
     EVERY, has_turns,

@@ -25,7 +25,7 @@ use guestscope::{
     analyze::{Cause, Overlay},
     phase::Phase,
 };
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use self::{

@@ -8,7 +8,7 @@ use guestscope::{
     phase::{KEPT, Phase, PhaseKind, Wait},
     run::Folder,
 };
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use serde_json::Value;
 
 use super::table::SHARE;

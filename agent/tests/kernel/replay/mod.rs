@@ -11,7 +11,7 @@ mod story;
 use std::io::Write as _;
 
 use guestscope::phase::{Ending, Phase};
-use guestscope_ebpf::{ACCOUNTS, Account};
+use guestscope_contract::{ACCOUNTS, Account};
 
 use self::{
     recording::Recording,

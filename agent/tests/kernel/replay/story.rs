@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use guestscope_ebpf::{ACCOUNTS, Account};
+use guestscope_contract::{ACCOUNTS, Account};
 
 use super::recording::{Act, Event};
 

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use nix::sys::signal::Signal;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Edges of family `socket` about a request: like the marker library's, without a number.
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     KERNEL_INSTANCE, MARKER_ABI_VERSION, Operation, Source, THREAD_AS_BEFORE,
     connection::{WATCH_NAME_BYTES, token},
     ledger::Ledger,

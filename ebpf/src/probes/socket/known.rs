@@ -1,6 +1,6 @@
 //! A connection becomes known.
 
-use guestscope_ebpf::framing::Framing;
+use guestscope_contract::framing::Framing;
 
 use super::{Connection, IDLE, peers};
 use crate::maps::CONNECTIONS;

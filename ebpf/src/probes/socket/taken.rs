@@ -1,6 +1,6 @@
 //! Requests that a thread has taken from connections, until the program marks them itself.
 
-use guestscope_ebpf::connection::TAKEN as TAKEN_MOST;
+use guestscope_contract::connection::TAKEN as TAKEN_MOST;
 
 use super::{Connection, OPEN, peers};
 use crate::maps::{CONNECTIONS, TAKEN};

@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
-use guestscope_ebpf::connection::{PATH_BYTES, PATH_ROOM};
+use guestscope_contract::connection::{PATH_BYTES, PATH_ROOM};
 
 use crate::{
     maps::{HAS_PATHS, OFFSET_ADDRESS_BYTES, OFFSET_ADDRESS_NAME, OFFSET_UNIX_ADDRESS, PATHS},

@@ -27,7 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guestscope_ebpf::{Account, Source};
+use guestscope_contract::{Account, Source};
 
 use crate::{
     clock::ClockPair,

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use insta::assert_snapshot;
 use opentelemetry_proto::{
     tonic::trace::v1::{Span, TracesData},

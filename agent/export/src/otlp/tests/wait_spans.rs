@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use opentelemetry_proto::{
     tonic::trace::v1::{ScopeSpans, TracesData},
     transform::trace::tonic::group_spans_by_resource_and_scope,

@@ -1,6 +1,6 @@
 //! Which waits are kept and which are shown, and that every one of them is shown or counted.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use proptest::prelude::*;
 
 use super::{phase, request, wait};

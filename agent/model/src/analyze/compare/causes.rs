@@ -6,7 +6,7 @@
 //! (see [`Split`](crate::analyze::Split)). These are estimates, and move time between parts without changing
 //! the sum. It is accounting: it cannot know whether a change of one part would change another.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use super::{
     profile::{Means, Path, Profile},

@@ -9,7 +9,7 @@ use crate::{
     analyze::split::{Cause, Overlay},
     phase::COUNT_NAMES,
 };
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 /// Events of one kind.
 #[derive(Clone, Debug, PartialEq)]

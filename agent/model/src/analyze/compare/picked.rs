@@ -132,7 +132,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use guestscope_ebpf::Account;
+    use guestscope_contract::Account;
 
     use super::{Pick, Picked, latency_ns};
     use crate::analyze::samples::{Sample, Step};

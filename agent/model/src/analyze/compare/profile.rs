@@ -2,7 +2,7 @@
 //!
 //! Yields [`Profile`], additive like the requests that it sums up: its times add up to their mean latency.
 
-use guestscope_ebpf::{ACCOUNTS, Account};
+use guestscope_contract::{ACCOUNTS, Account};
 
 use crate::analyze::split::{BESIDE, CAUSES, Split, Sums};
 use crate::untrusted::Untrusted;

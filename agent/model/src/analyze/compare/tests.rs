@@ -10,7 +10,7 @@ use super::*;
 /// Requests of one phase, with these latencies; all of it on a CPU.
 fn group(latencies_ns: Vec<u64>) -> GroupDigest {
     let requests = latencies_ns.into_iter().enumerate().map(|(index, ns)| {
-        let steps = vec![crate::analyze::samples::Step::Spend(guestscope_ebpf::Account::Cpu, ns)];
+        let steps = vec![crate::analyze::samples::Step::Spend(guestscope_contract::Account::Cpu, ns)];
         Ok::<_, std::convert::Infallible>(
             crate::analyze::samples::Sample::new(index as u64, index as u64 * 1_000_000_000, steps).build(),
         )

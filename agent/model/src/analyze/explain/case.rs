@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::phase::{PhaseKind, Request, Wait};
 use crate::untrusted::Untrusted;

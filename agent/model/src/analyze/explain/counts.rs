@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::phase::{COUNT_NAMES, PhaseKind, Request};
 

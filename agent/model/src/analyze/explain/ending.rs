@@ -6,7 +6,7 @@ use super::{
     super::{Group, Headline, advice, split::Cause},
     By, Case, Explained, waits,
 };
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 /// Share of the excess above the 90th percentile from which on a cause is worth advice of its own.
 const WORTH: f64 = 0.25;

@@ -6,7 +6,7 @@ mod properties;
 
 use std::convert::Infallible;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use super::{

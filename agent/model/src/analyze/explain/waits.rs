@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::phase::{Blame, Wait};
 use crate::untrusted::Untrusted;

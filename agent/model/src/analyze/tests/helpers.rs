@@ -1,6 +1,6 @@
 //! Excesses that helpers explain: named after them, never more than there is, and still adding up.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use proptest::prelude::*;
 
 use super::*;

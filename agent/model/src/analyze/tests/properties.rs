@@ -2,7 +2,7 @@
 //!
 //! Sums are exact whatever comes; quantiles are compared with sorted values.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::summary_of;

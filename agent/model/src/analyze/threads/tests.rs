@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use guestscope_ebpf::Account::{self, Cpu, Lock, Net, Poll, Runq, Sleep};
+use guestscope_contract::Account::{self, Cpu, Lock, Net, Poll, Runq, Sleep};
 use proptest::prelude::*;
 use rstest::rstest;
 

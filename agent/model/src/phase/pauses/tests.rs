@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use guestscope_ebpf::pause::Silence;
+use guestscope_contract::pause::Silence;
 use proptest::prelude::*;
 
 use super::*;

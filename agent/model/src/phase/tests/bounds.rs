@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     Account, Beside, COMM_BYTES, EdgeRecord, Header, Kind, NAME_BYTES, Operation, TOKEN_CHILD_BITS,
     TaskRecord,
     helpers::HelperSum,

@@ -1,6 +1,6 @@
 //! The marker library depends on nothing, so it has the contract once more: both must say the same.
 
-use guestscope_ebpf::{MARKER_ABI_VERSION, NAME_BYTES, Operation, TOKEN_CHILD_BITS, is_root_token};
+use guestscope_contract::{MARKER_ABI_VERSION, NAME_BYTES, Operation, TOKEN_CHILD_BITS, is_root_token};
 use guestscope_marker::{edge, token};
 use rstest::rstest;
 

@@ -1,7 +1,7 @@
 //! Garbage in: records of any bytes, and records that are nearly right. Nothing may panic (these tests run
 //! with overflow checks), every phase that began comes out once, and sums hold.
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     EdgeRecord, FORK_LATE, IoRecord, Kind, TOKEN_CHILD_BITS, TaskRecord, WaitRecord, ledger::Ledger,
 };
 use proptest::{collection::vec, prelude::*};

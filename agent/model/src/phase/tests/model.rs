@@ -5,7 +5,7 @@
 //! on none is suspended. It yields the records that the kernel side would send, and each phase as it must
 //! come out. It never ends a phase before those inside it: that is well-formed.
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     ACCOUNTS, Account, Beside, COMM_BYTES, EdgeRecord, Header, Kind, NAME_BYTES, Operation, TOKEN_CHILD_BITS,
     TaskRecord,
     helpers::HelperSum,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use guestscope_ebpf::Source;
+use guestscope_contract::Source;
 
 use crate::phase::{
     Accounts, COUNT_NAMES, Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, Wait,

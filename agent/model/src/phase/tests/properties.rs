@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use guestscope_ebpf::ACCOUNTS;
+use guestscope_contract::ACCOUNTS;
 use proptest::{collection::vec, prelude::*};
 
 use super::{

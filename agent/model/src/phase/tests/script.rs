@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use guestscope_ebpf::{
+use guestscope_contract::{
     Account, Beside, COMM_BYTES, DETAIL, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
     EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, KERNEL_INSTANCE, Kind, NAME_BYTES, Operation,
     SOURCE_SHIFT, Source, TaskRecord, UNNUMBERED, WITH_INNER, WaitRecord,

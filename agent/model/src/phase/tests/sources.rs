@@ -1,6 +1,6 @@
 //! Phases of several sources on one thread: what nests, what is a request, what they are called in the end.
 
-use guestscope_ebpf::Source;
+use guestscope_contract::Source;
 use rstest::rstest;
 
 use super::{play, script::World};

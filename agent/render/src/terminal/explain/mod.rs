@@ -16,7 +16,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 
 use crate::untrusted::Shown as _;
 use crate::{

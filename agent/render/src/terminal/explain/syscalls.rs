@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use guestscope_ebpf::{CALLS, CALLS_32};
+use guestscope_contract::{CALLS, CALLS_32};
 
 use crate::record::calls_32::{self, FUTEX_WAIT, IO_PGETEVENTS};
 
@@ -125,7 +125,7 @@ pub(super) fn numbered(number: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use guestscope_ebpf::Account;
+    use guestscope_contract::Account;
 
     use super::*;
     use crate::kernel::syscalls::account_of;

@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use proptest::prelude::*;
 use rstest::rstest;
 

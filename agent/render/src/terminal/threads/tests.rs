@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use guestscope_ebpf::Account::{BlockIo, Cpu, Lock, Net, Poll, Runq, Sleep};
+use guestscope_contract::Account::{BlockIo, Cpu, Lock, Net, Poll, Runq, Sleep};
 use insta::assert_snapshot;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use super::*;

@@ -148,7 +148,7 @@ fn intervals_cover_the_truth_in_95_of_100() {
 /// rarer on one platform than on the other.
 #[test]
 fn intervals_of_parts_cover_the_truth_in_95_of_100() {
-    use guestscope_ebpf::Account;
+    use guestscope_contract::Account;
 
     use super::super::profile::Means;
     use crate::analyze::Cause;

@@ -1,6 +1,6 @@
 //! Invariants of any explanation: everything adds up, and the order of reading changes nothing.
 
-use guestscope_ebpf::Account;
+use guestscope_contract::Account;
 use proptest::prelude::*;
 
 use super::{
