@@ -17,6 +17,7 @@ mod hidden;
 mod http;
 mod json;
 mod keep;
+pub mod keys;
 mod limits;
 mod lines;
 mod moves;
@@ -76,14 +77,6 @@ use crate::{
 
 /// Version of the semantic conventions that our resource attributes follow.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
-
-/// Names of attributes, for those who read spans back.
-pub mod keys {
-    pub use super::spans::{
-        AROUND_KEY as AROUND, COUNT_KEYS as COUNT, HELPER_KEYS as HELPER, HELPER_WAIT_KEYS as HELPER_WAIT,
-        HELPER_WAIT_ON_CPU_KEYS as HELPER_WAIT_ON_CPU, TIME_KEYS as TIME,
-    };
-}
 
 /// TLS client configuration with the system's authorities, for HTTPS requests without a named certificate.
 ///
