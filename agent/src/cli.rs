@@ -1,4 +1,4 @@
-//! What can be typed: commands, options, their help and examples. It does nothing with them.
+//! The command line: commands, options, help texts and examples. Parsing only; nothing is done with them.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -11,19 +11,20 @@ mod compare;
 
 pub use compare::{Choice, CompareArguments, CompareBy, FailOn, ReportArguments};
 
-/// Charges every nanosecond of every phase of a program to what the kernel did with it.
+/// Account for every nanosecond of every phase of a program: CPU, run queue, locks, I/O and more.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "guestscope", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "\
 Examples:
-  sudo guestscope run -- python3 serve.py        observe a program, explain its phases
-  sudo guestscope attach --pid 4711              the same for one that runs already
-  guestscope explain runs/FOLDER                 why its slow requests were slow, and what to do
-  guestscope doctor                              what this guest allows, and how to get more
+  sudo guestscope run -- python3 serve.py        observe a program and summarise its phases
+  sudo guestscope attach --pid 4711              observe a running process
+  guestscope explain runs/FOLDER                 explain why requests were slow, with advice
+  guestscope doctor                              check which probes work here, and how to get more
 
-Exit codes: 0 fine, 1 nothing observed, 2 failed. `run` passes on the exit code of the program (128 + signal if one ended it).")]
+Exit codes: 0 success, 1 nothing observed, 2 failure. `run` exits with the program's own code (128 +
+signal number if a signal ended it).")]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -31,61 +32,61 @@ pub struct Cli {
 /// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Start a program under observation, print where its time went, keep it in a folder.
+    /// Start a program, observe it, print a summary and write a run folder.
     Run(RunArguments),
-    /// Observe processes, a control group or a container that run already.
+    /// Observe running processes, a control group or a container.
     Attach(AttachArguments),
     /// Explain the slow requests of a run folder: causes, evidence, advice.
     Explain(ExplainArguments),
-    /// Write a run folder in a form that others read, or send it to a collector.
+    /// Convert a run folder to OTLP-JSON or a Perfetto trace, or send it to an OTLP collector.
     Export(ExportArguments),
-    /// Tell what this guest allows, hook by hook, and how to enable what is missing.
+    /// Check which probes this kernel supports, and how to enable the missing ones.
     Doctor(DoctorArguments),
-    /// Compare platforms by their run folders: which is slower, how sure that is, and why.
+    /// Compare platforms by their run folders: which is slower, with what confidence, and why.
     Compare(CompareArguments),
-    /// Write one page on run folders: verdict, charts, single requests, evidence.
+    /// Write an HTML report on run folders: verdict, charts, single requests, evidence.
     Report(ReportArguments),
 }
 
-/// Of `run`.
+/// Arguments of `run`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Phases come from the program's own marks (C, Rust, Python: `import guestscope` works as it is), and
-without any from Python packages that serve, train and infer, and from NVTX (--sources).
-Where none come the summary groups threads by name and by what they did.
+Phases come from marks in the program (C, Rust, or Python, where `import guestscope` just works) and
+from --sources: Python web servers and machine-learning packages, OpenTelemetry spans, NVTX ranges.
+Without any phase, the summary groups threads by name and by how they spent their time.
 
-Where BPF is refused (no root, gVisor, a container without privileges) the marks themselves carry
-what the kernel tells each thread of itself: phases with the accounts cpu, runq and other, without
-helpers and long waits (fidelity procfs). Of processes without marks only CMD has a row then.
+Where BPF is not permitted (no root, gVisor, an unprivileged container), each mark reads the
+thread's own counters from /proc instead (fidelity procfs): phases have the accounts cpu, runq and
+other, but no helper threads and no long waits. Without marks, only CMD itself has a row.
 
-Signals are passed on to CMD. If it goes on after SIGTERM (or SIGINT), a second one (SIGINT: within
-3 s) stops observing as well: CMD is left alone a second later, and guestscope ends within two, with
-whatever of the run is closed by then. A signal while the run is being closed does the same. The
-folder stays readable.
+SIGTERM and SIGINT are passed on to CMD. If CMD keeps running, a second one (SIGINT: within 3 s), or
+one while the run is being closed, ends the observation too: CMD is left running, and guestscope
+exits within two seconds with as much of the run as could be closed. The folder stays readable.
 
 Examples:
   sudo guestscope run -- python3 serve.py --port 8000
   sudo guestscope run --name nightly --output /var/lib/runs -- ./train --epochs 1
-  sudo guestscope run --otlp http://localhost:4317 -- ./serve        and as traces to a collector or Jaeger
+  sudo guestscope run --otlp http://localhost:4317 -- ./serve      send traces to Jaeger as well
   sudo guestscope run --json -- ./serve > summary.json
 
-Standard OTEL_EXPORTER_OTLP_* variables are honoured. Under sudo the program runs as the invoking user.")]
+The standard OTEL_EXPORTER_OTLP_* variables apply. Under sudo, CMD runs as the user who called sudo.")]
 pub struct RunArguments {
-    /// `full`: fail where BPF is refused; `procfs`: do without it [default: whichever can be had].
+    /// `full` needs BPF and fails without it; `procfs` does not use BPF [default: full if permitted, else
+    /// procfs].
     #[arg(long, value_name = "MODE", value_parser = fidelity)]
     pub fidelity: Option<Fidelity>,
-    /// Where phases come from beside the program's own marks: python, otel, nvtx, itt (the inside of oneDNN
-    /// and others; itt:all with tasks below 20 us), separated by commas, or none [default: python,otel,nvtx].
+    /// Sources of phases besides the program's own marks: python, otel, nvtx, itt (tasks inside oneDNN and
+    /// others; itt:all includes those under 20 us), or none [default: python,otel,nvtx].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = sources::wish)]
     pub sources: Option<Vec<Option<sources::Wish>>>,
-    /// A Python function that is a phase: `package.module:function` or `package.module:Class.method`; may be
-    /// repeated.
+    /// Make each call of this Python function a phase: `package.module:function` or
+    /// `package.module:Class.method`; may be repeated.
     #[arg(long, value_name = "MODULE:FUNCTION", value_parser = marked)]
     pub mark: Vec<String>,
-    /// Call requests by their method alone, without the template of their route.
+    /// Name requests by their method only, without the route template.
     #[arg(long)]
     pub no_routes: bool,
-    /// How to observe.
+    /// Options shared with `attach`.
     #[command(flatten)]
     pub observation: Observation,
     /// The program and its arguments, after `--`.
@@ -93,53 +94,51 @@ pub struct RunArguments {
     pub command: Vec<OsString>,
 }
 
-/// Of `attach`.
+/// Arguments of `attach`.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("target").required(true).args(["pid", "cgroup", "container"])))]
 #[command(after_help = "\
-Observes all threads of the target and what they start from now on, until the last of them has
-ended, until Ctrl-C or SIGTERM, or for as long as --duration says. Children that a process has
-already are processes of their own: give them as well, or their control group. The target goes
-on as if nothing had been, and nothing is left in it. A phase that is open when this begins or
-stops is cut there.
+Observes all threads of the target, and all threads and processes that they start from now on, until
+the last one ends, until Ctrl-C or SIGTERM, or until --duration has passed. Existing child processes
+are not included: name them with --pid too, or use --cgroup. The target keeps running, and nothing
+stays behind in it. A phase that is open when the observation starts or stops is cut there.
 
 Examples:
   sudo guestscope attach --pid 4711                          one process
-  sudo guestscope attach --pid 4711,4712 --duration 30s      two of them, for half a minute
-  sudo guestscope attach --cgroup system.slice/web.service   a service, with what joins it later
-  sudo guestscope attach --container web                     a container by name or number
+  sudo guestscope attach --pid 4711,4712 --duration 30s      two processes, for 30 seconds
+  sudo guestscope attach --cgroup system.slice/web.service   a service and processes that join it
+  sudo guestscope attach --container web                     a container
 
-Exit codes: 0 fine, 1 nothing observed, 2 failed.")]
+Exit codes: 0 success, 1 nothing observed, 2 failure.")]
 pub struct AttachArguments {
-    /// Processes, as they are numbered in the agent's PID namespace.
+    /// Process IDs, as seen in guestscope's own PID namespace; separated by commas.
     #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
-    /// All processes of a control group and of those below it: a directory, or a path in a mounted hierarchy.
+    /// All processes of a control group and its descendants: a directory, or a path below the cgroup mount.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
-    /// All processes of a container (Docker, podman, containerd, CRI-O, runc, crun): its number, its name, or how either
-    /// begins.
+    /// All processes of a container (of Docker, podman, containerd, CRI-O, runc, crun): ID, name, or a prefix.
     #[arg(long, value_name = "ID-OR-NAME")]
     pub container: Option<String>,
-    /// Stop after this time, for instance 30s, 5m or 1h.
+    /// Stop after this time, for example 30s, 5m or 1h.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// How to observe.
+    /// Options shared with `run`.
     #[command(flatten)]
     pub observation: Observation,
 }
 
-/// What all commands that observe take.
+/// Options that `run` and `attach` share.
 #[derive(Args, Clone, Debug)]
 pub struct Observation {
-    /// Name of the run and of the service [default: the program's or the container's].
+    /// Name of the run, and service name of its traces [default: name of the program or container].
     #[arg(long)]
     pub name: Option<String>,
-    /// Keep the program's name alone: no argument of it goes into the folder, the traces or the summary. Without this,
-    /// what looks like a password, a token or a key is masked there.
+    /// Do not record the program's arguments in the run folder, the traces or the summary. Without this
+    /// option they are recorded, with what looks like a password, token or key masked.
     #[arg(long)]
     pub no_args: bool,
-    /// Folder in which the run folder is made.
+    /// Directory in which to create the run folder.
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub output: PathBuf,
     /// Send every request as a trace to this OTLP endpoint (gRPC, or HTTP on port 4318).
@@ -148,62 +147,63 @@ pub struct Observation {
     /// Print the summary as JSON on standard output.
     #[arg(long)]
     pub json: bool,
-    /// Threads that can be tracked at once; each one takes about 1.5 KB of kernel memory.
+    /// Maximum number of threads tracked at the same time; each takes about 1.5 KB of kernel memory.
     #[arg(long, default_value_t = guestscope_contract::SLOTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(8..=65_535))]
     pub max_threads: u32,
-    /// Requests that may be open at once; of more the oldest is cut off. Each takes some 2 KB. All of them together have room for
-    /// 20,480 phases, or twice this number if that is more.
+    /// Maximum number of requests open at the same time, about 2 KB each; beyond it, the oldest is cut off.
+    /// All open requests share room for 20,480 phases, or for twice this number if that is more.
     #[arg(long, default_value_t = crate::phase::OPEN_REQUESTS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub max_open_requests: u32,
-    /// Phases that are kept of one request; the time of more is added up in those around them. At most 20,000. Each takes 0.7 KB until
-    /// its request ends. All open requests together have room for 20,480, or twice this number if that is more.
+    /// Maximum number of phases kept per request, at most 20,000, 0.7 KB each until the request ends; the
+    /// time of further phases counts in the phases around them. All open requests share room for 20,480
+    /// phases, or for twice this number if that is more.
     #[arg(long, default_value_t = crate::phase::PHASES_PER_REQUEST, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::phase::MOST_PHASES_PER_REQUEST)))]
     pub max_phases_per_request: u32,
-    /// Keep waits of at least this long, each with who had the CPU last; at most 4s, `off` for none.
+    /// Record each wait of at least this length, with the previous thread on its CPU; at most 4s, or `off`.
     #[arg(long, default_value = "100us", value_name = "TIME", value_parser = wait_threshold)]
     pub wait_threshold: Duration,
-    /// Requests by when connections receive and send, whatever serves: `port:8000`, `unix:/run/web.sock`.
-    /// Nothing they say is read.
+    /// Derive requests of any server from when its connections receive and send: `port:8000` or
+    /// `unix:/run/web.sock`. Content is not read.
     #[arg(long, value_name = "WHERE", value_delimiter = ',', value_parser = Watched::parse)]
     pub requests: Vec<Watched>,
-    /// Make calls of functions phases: NAME=LIB:SYMBOL[:argN] (`*` is any text; argN is the request's
-    /// number), what lies between probes: NAME=usdt:LIB:PROVIDER:PROBE[:argN], or llama.cpp, onnxruntime,
-    /// tensorflow, triton, loadgen.
+    /// Make each call of a function a phase: NAME=LIB:SYMBOL[:argN] (`*` matches any text; argN holds the
+    /// request number). Or the time between two USDT probes: NAME=usdt:LIB:PROVIDER:PROBE[:argN]. Or a
+    /// preset: llama.cpp, onnxruntime, tensorflow, triton, loadgen.
     #[arg(long, value_name = "NAME=LIB:SYMBOL", value_parser = sources::function::parse)]
     pub phase: Vec<Asked>,
-    /// BTF of exactly this kernel, for one that was built without (CONFIG_DEBUG_INFO_BTF).
+    /// BTF file for this kernel, if built without CONFIG_DEBUG_INFO_BTF.
     #[arg(long, value_name = "FILE")]
     pub btf: Option<PathBuf>,
-    /// Print the kernel side's own messages on standard error.
+    /// Print log messages of the BPF programs on standard error.
     #[arg(long, hide = true)]
     pub kernel_log: bool,
 }
 
-/// One that can be asked for.
+/// Parses `--fidelity`.
 fn fidelity(text: &str) -> Result<Fidelity, String> {
     let known = [Fidelity::Full, Fidelity::Procfs].into_iter().find(|one| one.name() == text);
     known.ok_or_else(|| "neither full nor procfs".to_owned())
 }
 
 impl RunArguments {
-    /// What is said about sources.
+    /// The options that choose sources: `--sources`, `--mark`, `--no-routes`.
     pub fn wishes(&self) -> sources::Wishes {
         let sources = self.sources.as_ref().map(|wishes| wishes.iter().flatten().cloned().collect());
         sources::Wishes { sources, marked: self.mark.clone(), routes: !self.no_routes }
     }
 }
 
-/// A module and a name in it, as Python writes them; commas part them in the environment.
+/// Parses `--mark`. No commas: they separate functions in the environment variable that carries them.
 fn marked(text: &str) -> Result<String, String> {
     let is_name = |name: &str| !name.is_empty() && !name.contains([' ', ',', ':']);
     let is_marked = text.split_once(':').is_some_and(|(a, b)| a.split('.').chain(b.split('.')).all(is_name));
     if is_marked { Ok(text.to_owned()) } else { Err("not of the form module:function".to_owned()) }
 }
 
-/// A whole number with a unit.
+/// Parses a whole number with a unit.
 fn time(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let ns_of_unit = match &text[digits.len()..] {
@@ -219,13 +219,13 @@ fn time(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(number.saturating_mul(ns_of_unit)))
 }
 
-/// A time that is no time at all would be a mistake.
+/// Parses a time that is not zero.
 fn duration(text: &str) -> Result<Duration, String> {
     let time = time(text).ok_or_else(|| "not a time such as 30s, 5m or 1h".to_owned())?;
     if time.is_zero() { Err("must be more than nothing".to_owned()) } else { Ok(time) }
 }
 
-/// A whole number with a unit, or `off`.
+/// Parses `--wait-threshold`: a whole number with a unit, or `off`, which is zero.
 fn wait_threshold(text: &str) -> Result<Duration, String> {
     const MOST: Duration = Duration::from_secs(4);
     if text == "off" {
@@ -238,94 +238,94 @@ fn wait_threshold(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Of `explain`.
+/// Arguments of `explain`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-A request is compared with the typical one of its kind, the mean of the middle half of the requests.
-Its excess adds up over phases and causes, to the nanosecond; beside each part stands what waits,
-counts and samples of exactly that phase say about it. Of a run that is still being written, or was
-cut off, it explains what is there.
+Each request is compared with the typical request of the same name: the mean of the requests between
+the 25th and 75th percentile of duration. The difference is split by phase and cause, and the parts
+add up to the nanosecond. Each part is shown with its evidence: waits, counts and CPU samples of
+that phase. Run folders that are still being written or were cut off can be explained too.
 
 Examples:
   guestscope explain runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic
   guestscope explain runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --request 173
   guestscope explain runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --json | jq '.groups[0].advice'
 
-Exit codes: 0 fine, 1 no request to explain, 2 failed.")]
+Exit codes: 0 success, 1 no request to explain, 2 failure.")]
 pub struct ExplainArguments {
-    /// A folder that `run` or `attach` made.
+    /// Run folder written by `run` or `attach`.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Explain so many of the slowest requests of each kind.
+    /// How many of the slowest requests of each name to explain.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=10),
           conflicts_with = "request")]
     pub slowest: u8,
-    /// Explain the request to which the program gave this number.
+    /// Explain the request with this number, as the program numbered it.
     #[arg(long, value_name = "N")]
     pub request: Option<u64>,
-    /// Print JSON: all parts, all evidence.
+    /// Print JSON, with all parts and all evidence.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Of `export`.
+/// Arguments of `export`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Each request is a trace, as a live export would have sent it, with its cause and tail by the whole
-run. OTLP-JSON lines are what the OpenTelemetry file exporter writes: Jaeger's page takes the file
-for upload, and the Collector's receiver otlpjsonfile reads it.
+otlp-json: each request is a trace, as with `run --otlp`, but with cause and tail computed from the
+whole run. The lines have the format of the OpenTelemetry file exporter: upload the file to Jaeger's
+page, or read it with the Collector's receiver otlpjsonfile.
 
-With --to otlp they go to a collector, as fast as it takes them, with the headers and the TLS of the
-standard OTEL_EXPORTER_OTLP_* variables. Trace and span ids are those of the run: a collector that has
-its live export already gets its spans a second time.
+otlp: sends the same traces to a collector as fast as it accepts them. Headers and TLS come from the
+standard OTEL_EXPORTER_OTLP_* variables. Trace and span IDs are those of the run: a collector that
+already received the live export gets every span a second time.
 
-A trace for Perfetto has a track for each thread, with its phases and in them its long waits, tracks for
-queues and for phases that were on no thread for a while, marks, and the guest's counters. Open the file at
-https://ui.perfetto.dev: the page reads it where it lies and sends it nowhere.
+perfetto: one track per thread with its phases and their long waits, tracks for queues and for
+phases that were off all threads for a while, marks, and the guest's counters. Open the file at
+https://ui.perfetto.dev; the page reads it locally and does not upload it.
 
 Examples:
   guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to otlp-json --out ic.jsonl
   guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to perfetto --out ic.perfetto-trace
   guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to otlp --otlp http://localhost:4317
 
-Exit codes: 0 fine, 1 nothing to export, 2 failed, or a collector did not take everything.")]
+Exit codes: 0 success, 1 nothing to export, 2 failure, or the collector did not accept everything.")]
 pub struct ExportArguments {
-    /// A folder that `run` or `attach` made.
+    /// Run folder written by `run` or `attach`.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// The form.
+    /// Output format.
     #[arg(long, value_name = "FORM", value_enum)]
     pub to: ExportForm,
-    /// A new file to write to [default: standard output].
+    /// File to write; it must not exist yet [default: standard output].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Of `--to otlp`: the endpoint (gRPC, or HTTP on port 4318) [default: as OTEL_EXPORTER_OTLP_ENDPOINT says].
+    /// With `--to otlp`: endpoint (gRPC, or HTTP on port 4318) [default: OTEL_EXPORTER_OTLP_ENDPOINT].
     #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,
-    /// Of `--to otlp`: give up when the collector has taken nothing for so long [default: 30s].
+    /// With `--to otlp`: give up after the collector has accepted nothing for this time [default: 30s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub give_up: Option<Duration>,
 }
 
-/// Forms of an export.
+/// Output formats of `export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportForm {
-    /// OTLP-JSON lines: traces for files.
+    /// Traces as a file of OTLP-JSON lines.
     OtlpJson,
-    /// Traces to an OTLP collector or Jaeger.
+    /// Traces sent to an OTLP collector or Jaeger.
     Otlp,
-    /// A trace for <https://ui.perfetto.dev>, which reads it where it lies: threads, phases, waits, counters.
+    /// A trace file for <https://ui.perfetto.dev>: threads, phases, waits, counters.
     Perfetto,
 }
 
-/// Of `doctor`.
+/// Arguments of `doctor`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Exit codes: 0 the whole ledger can be seen, 1 less than that, or nothing.")]
+#[command(after_help = "Exit codes: 0 all accounts can be measured, 1 only some or none.")]
 pub struct DoctorArguments {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// BTF of exactly this kernel, for one that was built without (CONFIG_DEBUG_INFO_BTF).
+    /// BTF file for this kernel, if built without CONFIG_DEBUG_INFO_BTF.
     #[arg(long, value_name = "FILE")]
     pub btf: Option<PathBuf>,
 }

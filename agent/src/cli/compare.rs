@@ -1,4 +1,4 @@
-//! What can be typed after `guestscope compare`.
+//! The command lines of `guestscope compare` and `guestscope report`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,42 +6,43 @@ use clap::{Arg, Args, ValueEnum};
 
 use crate::analyze::compare::Metric;
 
-/// Of `compare`.
+/// Arguments of `compare`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-A run is one value: what counts is how much runs of one platform differ among themselves. Ten
-runs of each are good, five the fewest for a verdict; let platforms take turns, so that a change
-of the machine hits both alike. The verdict needs a margin that was fixed before: 2 % for mean,
-p50 and throughput, 5 % for tails, unless --margin says otherwise.
+Each run counts as one sample; the verdict rests on the spread between runs of one platform. Take
+ten runs per platform (at least five for a verdict), and alternate the platforms, so that changes of
+the machine affect both alike. The margin is the smallest difference that matters: 5 % for
+percentiles above p50, 2 % for all other metrics, unless --margin is given.
 
-  slower, faster   surely different, and by more than the margin
-  negligible       surely different, and surely by less
-  equivalent       surely not different by more than the margin
-  inconclusive     none of these; how many runs would settle it is told
+  slower, faster   significantly different, by more than the margin
+  negligible       significantly different, by less than the margin
+  equivalent       significantly within the margin
+  inconclusive     none of these; the output says how many runs would settle it
 
-Runs belong to the same platform if they have the same label, or without labels the same
-scenario; if there is only one scenario, the same name, or came by the same argument. Where each
-argument is a directory of runs of one scenario (or name), each is a platform. What differs
-between runs of one platform (machine, kernel, CPU, limits, directory) is told.
+Runs with the same label form a platform; without labels, runs with the same scenario (platform,
+cores, pinning, processor). If there is only one scenario, runs are grouped by name, or else by the
+argument that they were found under. If each argument is a directory with runs of one scenario (or
+name), each argument is a platform. Differences between runs of one platform (machine, kernel, CPU,
+limits, directory) are listed.
 
 Examples:
   guestscope compare runs                            all scenarios in a directory
   guestscope compare before=runs/a after=runs/b      two sets of runs of one machine
-  guestscope compare runs --baseline BM/4/PIN/CPU    against this platform
+  guestscope compare runs --baseline BM/4/PIN/CPU    choose the baseline platform
   guestscope compare old=a new=b --fail-on slower    for CI: exit code 1 if new is slower
-  guestscope compare runs --self-test                are halves of one platform alike?
+  guestscope compare runs --self-test                check for false differences
   guestscope compare --jaeger http://localhost:16686 --service bm=ic-bm --service vm=ic-vm
-                                                     the same of traces that went to Jaeger
+                                                     compare traces stored in Jaeger
 
-Exit codes: 0 fine, 1 a verdict that --fail-on names (or a failed self-test), 2 failed.")]
+Exit codes: 0 success, 1 a verdict matched --fail-on or the self-test failed, 2 failure.")]
 pub struct CompareArguments {
-    /// What to compare, and by what.
+    /// Options shared with `report`.
     #[command(flatten)]
     pub choice: Choice,
-    /// Exit with 1 if any platform is this, compared with the baseline.
+    /// Exit with code 1 if any platform has this verdict against the baseline.
     #[arg(long, value_enum, value_name = "VERDICT")]
     pub fail_on: Option<FailOn>,
-    /// Deal the runs of each platform to two halves, a thousand times: they must not be called different.
+    /// Split each platform's runs in half 1,000 times; halves must not differ.
     #[arg(long, conflicts_with_all = ["baseline", "fail_on"])]
     pub self_test: bool,
     /// Print JSON.
@@ -49,83 +50,84 @@ pub struct CompareArguments {
     pub json: bool,
 }
 
-/// Of `report`.
+/// Arguments of `report`.
 #[derive(Args, Clone, Debug)]
 #[command(mut_args(of_folders))]
 #[command(after_help = "\
-One file that needs nothing but a browser: no script in it, nothing fetched, the numbers of bars
-and curves in tables. The verdict of `compare` first, then where time goes by platform, phase and
-cause, what a difference is made of, latencies by quantile, single requests over time with their
-waits, moves between CPUs, and what all of it rests on. Runs of one platform alone are reported
-without a verdict.
+Writes one HTML file without scripts or external content; the numbers behind each chart are in
+tables. It shows the verdict of `compare`, time by platform, phase and cause, the parts of the
+difference, latency by quantile, timelines of single requests with their waits and CPU migrations,
+and the evidence. Runs of a single platform are reported without a verdict.
 
 Examples:
   guestscope report runs --out report.html
   guestscope report before=runs/a after=runs/b --out change.html
   guestscope report runs --out report.html --jaeger-ui http://localhost:16686     links to traces
 
-Exit codes: 0 fine, 2 failed.")]
+Exit codes: 0 success, 2 failure.")]
 pub struct ReportArguments {
-    /// What to report on.
+    /// Options shared with `compare`.
     #[command(flatten)]
     pub choice: Choice,
-    /// A new file to write to [default: standard output].
+    /// File to write; it must not exist yet [default: standard output].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Address of Jaeger's pages, for links to traces.
+    /// Address of Jaeger's web page, to link requests to their traces.
     #[arg(long, value_name = "URL", value_parser = address)]
     pub jaeger_ui: Option<String>,
 }
 
-/// Which runs, what tells their platforms apart, and what they are judged by.
+/// Options that `compare` and `report` share: which runs, how they form platforms, and the metrics.
 #[derive(Args, Clone, Debug)]
 pub struct Choice {
-    /// Run folders, or directories that hold some; a label may stand before each: LABEL=DIR.
+    /// Run folders, or directories of run folders; LABEL=DIR names the platform.
     #[arg(required_unless_present = "jaeger", value_name = "[LABEL=]DIR")]
     pub folders: Vec<PathBuf>,
-    /// Read runs out of the Jaeger whose query API answers here: each run id of the services is a run.
+    /// Read runs from Jaeger's query API at this address; each run ID of the services is a run.
     #[arg(long, value_name = "URL", requires = "service")]
     pub jaeger: Option<String>,
-    /// Of `--jaeger`: the name of a service, which is the name of its runs; may be given several times.
+    /// With `--jaeger`: service name of the runs, as given to `run --name`; may be repeated.
     #[arg(long, value_name = "[LABEL=]NAME", requires = "jaeger")]
     pub service: Vec<String>,
-    /// Of `--jaeger`: traces that began so long ago or less.
+    /// With `--jaeger`: how far back to look for traces.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = super::duration)]
     pub lookback: Duration,
-    /// What tells platforms apart, where no label does.
+    /// How to group runs without labels into platforms.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub by: Option<CompareBy>,
-    /// Label of the platform that others are compared with [default: the one on bare metal, else the first].
+    /// Label of the baseline platform [default: the one on bare metal, else the first].
     #[arg(long, value_name = "LABEL")]
     pub baseline: Option<String>,
-    /// Which requests, by the name of their outermost phase [default: those that take most of the time].
+    /// Name of the requests to compare [default: the name with the largest total time].
     #[arg(long, value_name = "NAME")]
     pub request: Option<String>,
-    /// What to judge by: mean, throughput, or any percentile, like p95 or p99.9, for which each run has 10 requests beyond it [default: mean, p50, and of p99 and p90 the highest that has them].
+    /// Metrics to compare: mean, throughput, or a percentile such as p95 or p99.9, with at least 10 requests
+    /// beyond it in each run [default: mean, p50, and p99, or p90 if there are too few requests].
     #[arg(long, value_name = "METRIC", value_delimiter = ',', value_parser = metric)]
     pub metric: Vec<Metric>,
-    /// The difference that matters, in percent: of all metrics (3%) or of one (p99=10%).
+    /// Smallest difference that matters, in percent: for all metrics (3%) or for one (p99=10%).
     #[arg(long, value_name = "[METRIC=]PERCENT", value_delimiter = ',', value_parser = margin)]
     pub margin: Vec<(Option<Metric>, f64)>,
-    /// Requests to leave out at the begin of each run [default: 2 % of 50 and more, if the program marked no warm-up].
+    /// Requests to leave out at the start of each run, besides those marked as warm-up [default: the first 2
+    /// % of each name, or 0 if the program marked any].
     #[arg(long, value_name = "REQUESTS")]
     pub warmup: Option<u64>,
-    /// Compare runs of different work, too.
+    /// Compare the runs even if they did different work.
     #[arg(long)]
     pub allow_unequal_work: bool,
-    /// Give a verdict although latencies change from the begin to the end of the runs.
+    /// Give a verdict even if latencies drift between the start and the end of the runs.
     #[arg(long)]
     pub allow_drift: bool,
 }
 
-/// What tells platforms apart.
+/// How runs without labels are grouped into platforms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompareBy {
-    /// Platform, cores, pinning and processor, as each run found them.
+    /// Platform, cores, pinning and processor, as detected in each run.
     Scenario,
-    /// The name of the run.
+    /// Name of the run.
     Name,
-    /// The argument that a run came by.
+    /// Command-line argument under which the run was found.
     Argument,
 }
 
@@ -140,24 +142,25 @@ impl CompareBy {
     }
 }
 
-/// Verdicts to fail on.
+/// Verdicts that make `compare` exit with code 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// Slower by any metric.
+    /// Slower in any metric.
     Slower,
-    /// Slower or faster by any metric.
+    /// Slower or faster in any metric.
     Different,
-    /// Anything but equivalent, negligible or faster: also what could not be settled.
+    /// Anything but equivalent, negligible or faster; this includes inconclusive.
     NotEquivalent,
 }
 
-/// A report is of folders: what [`Choice`] has for traces is not offered.
+/// Hides the Jaeger options of [`Choice`] from `report`, which reads folders only.
 fn of_folders(argument: Arg) -> Arg {
     let is_of_traces = ["jaeger", "service", "lookback"].contains(&argument.get_id().as_str());
     argument.hide(is_of_traces)
 }
 
-/// A page's address is followed when someone clicks on it, so it may not be a script.
+/// Parses `--jaeger-ui`. Only http and https: the report links to it, and a `javascript:` link would run
+/// code.
 fn address(text: &str) -> Result<String, String> {
     match text.split_once("://") {
         Some(("http" | "https", _)) => Ok(text.to_owned()),
@@ -170,7 +173,7 @@ fn metric(text: &str) -> Result<Metric, String> {
     Metric::by_name(text).ok_or_else(|| must.to_owned())
 }
 
-/// `3%` or `p99=10%`.
+/// Parses `--margin`: `3%` or `p99=10%`.
 fn margin(text: &str) -> Result<(Option<Metric>, f64), String> {
     let (of, number) = match text.split_once('=') {
         Some((name, number)) => (Some(metric(name)?), number),
