@@ -1,4 +1,4 @@
-//! Kinds of samples of a thread on its CPU, and what the agent tells the sampler of processes.
+//! Kinds of samples of a thread on its CPU, and what the agent passes to the sampler about each process.
 
 use crate::Traffic;
 
@@ -49,6 +49,6 @@ pub struct Beside {
     pub samples: Samples,
     /// The thread's waits for answers over sockets.
     pub poll_net_ns: u64,
-    /// What its traffic over sockets went through.
+    /// Network traffic of the thread.
     pub traffic: Traffic,
 }

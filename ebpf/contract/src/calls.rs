@@ -2,11 +2,11 @@
 //! host.
 //!
 //! A stack grows downward, so a frame below a new event's is gone: the call was left without a return
-//! (longjmp, an exception, a jump that is not probed). Its phase has lost its end. It knows no maps and no
-//! clocks.
+//! (longjmp, an exception, a jump that is not probed). The end of its phase is lost. This module uses no maps
+//! and no clocks.
 //!
-//! Everything is read and written through the map's value: a verifier that knew the numbers would follow each
-//! one.
+//! Everything is read and written through the map's value: a verifier that knows a value follows every
+//! possible case of it.
 #![expect(
     clippy::inline_always,
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
@@ -50,8 +50,8 @@ pub const GOROUTINES: u32 = 1024;
 pub struct Goroutine {
     /// Address of its `runtime.g`.
     pub g: u64,
-    /// Its process in the lower half; in the upper half, how often that has replaced its program: another
-    /// program has other goroutines, at the same addresses.
+    /// Process ID in the lower half; in the upper half, the number of times that the process has called exec:
+    /// after it, goroutines differ though their addresses may be equal.
     pub program: u64,
 }
 
@@ -61,7 +61,7 @@ pub const PLACES_IN_PAGE: u32 = 4096;
 /// end.
 pub const EDGE_CALL_LOST: u32 = 8;
 
-/// How to find the function's argument that is the request's number.
+/// Where the function has the argument that holds the request's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Argument {
@@ -135,7 +135,7 @@ pub struct Call {
 /// around it.
 pub const PLACE: u64 = u64::MAX;
 
-/// A [`Found`] that only says that there was no room.
+/// A [`Found`] for a call that was not recorded because the thread's table was full.
 pub const TOO_DEEP: u64 = 1 << 24;
 
 /// The open calls of a thread, the outermost first.
@@ -156,14 +156,14 @@ pub struct Calls {
 pub struct Found(pub u64);
 
 impl Found {
-    /// The call that began or ended here, by its place from 1 on, if it is shown; else 0.
+    /// Place of the call that began or ended here, from 1; 0 if it is not shown as a phase.
     #[inline(always)]
     #[must_use]
     pub const fn own(self) -> u64 {
         self.0 & 0xff
     }
 
-    /// The outermost shown call that is gone without an end, by its place from 1 on; else 0.
+    /// Place of the outermost shown call that was left without a return, from 1; 0 if there is none.
     #[inline(always)]
     #[must_use]
     pub const fn lost(self) -> u64 {
@@ -242,8 +242,8 @@ unsafe fn found(calls: *mut Calls, own: u64) -> Found {
     unsafe { Found(own & 0xff | (get!(calls.lost) & 0xff) << 8 | (get!(calls.lost_all) & 0xff) << 16) }
 }
 
-/// A call begins, at the place `at` of the stack. Calls whose frames lie below are gone, and so is a call
-/// there, since two calls have no frame in common. `gone` gets the function of each.
+/// Records a call that begins at stack address `at`. Calls with frames at or below that address are gone: two
+/// open calls never share a frame. `gone` gets the function of each.
 ///
 /// # Safety
 /// `calls` must point to a whole value that nobody else writes.

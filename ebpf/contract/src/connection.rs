@@ -1,4 +1,5 @@
-//! The contract on requests that are known by their sockets: what is watched, and what their ends say.
+//! Contract for requests that are derived from sockets: which connections are watched, and what their records
+//! mean.
 
 /// Most watched ports and paths, and number 0 for none.
 pub const WATCHES: u32 = 33;
@@ -24,8 +25,8 @@ pub const TAKEN: u32 = 8;
 /// Third argument of a socket's end: something was sent, and more may follow. It is the end unless another
 /// one comes.
 pub const MAY_GO_ON: u64 = 1;
-/// The same, but the goroutine that sends has left its thread since the last send: whose time it was
-/// meanwhile is not known.
+/// The same, but the goroutine that sends has changed its thread since the last send: it is not known on
+/// which thread it was in between.
 pub const MAY_GO_ON_ELSEWHERE: u64 = 3;
 /// Third argument of a socket's end: what looked like a request was none.
 pub const WAS_NONE: u64 = 2;

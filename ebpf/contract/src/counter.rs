@@ -12,13 +12,13 @@ pub enum Counter {
     LostExec = 2,
     /// The event ring was full at an exit.
     LostExit = 3,
-    /// No free slot for a task to be tracked.
+    /// A task was not tracked: no slot was free.
     MissedTask = 4,
     /// An edge was torn by switches.
     TornEdge = 5,
     /// A slot was still taken by a task that had left unseen.
     StaleSlot = 6,
-    /// A marker fired with an ABI version that this object does not know.
+    /// A marker fired with an unsupported ABI version.
     UnknownAbi = 7,
     /// The ring of waits was full.
     LostWait = 8,

@@ -2,8 +2,8 @@
 //! loading.
 //!
 //! One row per field: the global, and the dotted paths under which kernels of different age know it, best
-//! first. The globals are frozen, so the verifier sees constants and removes what a kernel lacks. It resolves
-//! nothing.
+//! first. The globals are frozen, so the verifier sees constants and removes what a kernel lacks. Offsets are
+//! looked up in the agent (`kernel/btf`).
 
 /// Result bit of the program `trial`: the offsets of a task's numbers and name do not fit.
 pub const TRIAL_IDENTITY: u32 = 1;
@@ -26,7 +26,8 @@ pub struct Field {
     /// Paths through structures, unions and typedefs, best first; trailing stars are the levels of pointers
     /// that the member has to have.
     pub paths: &'static [&'static str],
-    /// Without it the ledger would be wrong; else only what the comment at its use names is missing.
+    /// Whether the ledger is wrong without this field; if false, only what the comment at its use names is
+    /// missing.
     pub required: bool,
 }
 
@@ -48,9 +49,9 @@ pub const FIELDS: &[Field] = &[
     // A long up to 5.13, an unsigned int under another name from 5.14 on; read only where sched_switch does
     // not carry it. The low 32 bits are the same on a little-endian machine.
     field("OFFSET_TASK_STATE", &["task_struct.__state", "task_struct.state"]),
-    // When the task was last put on a CPU, how long it has waited for one in all, and since when it waits
-    // now, by the run queue's clock (CONFIG_SCHED_INFO). Without them, an unseen switch-in is charged to the
-    // wait before it, and a wait for a CPU after an unseen wake-up to the wait before that.
+    // When the task was last put on a CPU, its total wait for a CPU, and the start of its current wait, by
+    // the run queue's clock (CONFIG_SCHED_INFO). Without them, an unseen switch-in is charged to the wait
+    // before it, and a wait for a CPU after an unseen wake-up to the wait before that.
     optional("OFFSET_TASK_LAST_ARRIVAL", &["task_struct.sched_info.last_arrival"]),
     optional("OFFSET_TASK_RUN_DELAY", &["task_struct.sched_info.run_delay"]),
     optional("OFFSET_TASK_LAST_QUEUED", &["task_struct.sched_info.last_queued"]),
@@ -153,7 +154,8 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_REGS_RESULT", &["pt_regs.ax"]),
     field("OFFSET_REGS_ARGUMENT", &["pt_regs.di", "pt_regs.orig_x0"]),
     // The first argument of a 32-bit call, and how to tell such a call: x86-64's entry code marks the task
-    // meanwhile, arm64 saves the processor's mode. Each processor lacks the members of the other.
+    // for the length of the call, arm64 saves the processor's mode. Either architecture lacks the fields of
+    // the other.
     optional("OFFSET_REGS_ARGUMENT_32", &["pt_regs.bx"]),
     optional("OFFSET_TASK_STATUS", &["task_struct.thread_info.status"]),
     optional("OFFSET_REGS_MODE", &["pt_regs.pstate"]),
@@ -182,7 +184,7 @@ pub struct EventField {
     pub event: &'static str,
     /// The field's name.
     pub name: &'static str,
-    /// Its size in bytes, which programs rely on.
+    /// Size in bytes; the BPF programs rely on it.
     pub bytes: u32,
 }
 

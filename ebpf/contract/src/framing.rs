@@ -58,13 +58,13 @@ pub enum Received {
     Known,
 }
 
-/// What is known of a connection.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Framing(u32);
 
 impl Framing {
-    /// So many bytes were received, while a request was open or not.
+    /// Takes `bytes` received bytes, while a request is open or not.
     #[expect(clippy::inline_always, reason = "verifiers have no calls with pointers to the stack")]
     #[inline(always)]
     pub const fn received(&mut self, bytes: i32, is_open: bool) -> Received {
@@ -108,7 +108,7 @@ impl Framing {
         Received::Message
     }
 
-    /// So many bytes were sent; returns whether that may be an answer.
+    /// Takes sent bytes; returns whether they may be an answer.
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     pub const fn sent(&mut self, bytes: i32) -> bool {

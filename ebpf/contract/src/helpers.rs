@@ -1,9 +1,10 @@
 //! Time of a process's threads outside phases, summed at an edge: pure arithmetic, `no_std`, tested on the
 //! host.
 //!
-//! A thread inside a phase is no helper: its share stands still until it leaves the outermost one. So the sum
-//! over all threads, and over those that have ended, only grows, and the difference of two edges of one
-//! process is exact, whichever of its threads they are on. It knows no maps and no requests.
+//! A thread inside a phase is not a helper: its share does not grow until it leaves the outermost phase. So
+//! the sum over all threads, and over those that have ended, only grows, and the difference of two edges of
+//! one process is exact, whichever of its threads they are on. This module uses no maps and knows nothing of
+//! requests.
 #![expect(
     clippy::inline_always,
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
@@ -39,11 +40,11 @@ pub struct HelperSum {
 pub struct Outside {
     /// Odd while it is being written.
     pub sequence: u32,
-    /// Least number of phases that the thread is inside: an edge that ends more than it says counts as one,
-    /// until the library says that none is open.
+    /// Number of phases that the thread is inside, at least. An end beyond that counts as the end of one
+    /// phase, until the library reports that none is open.
     pub depth: u16,
-    /// Instance of the library that began the outermost phase. Words of other copies about their own phases
-    /// (that none is open, or one is the first) say nothing of the thread.
+    /// Instance of the library that began the outermost phase. Reports of other instances about their own
+    /// phases say nothing about the thread.
     pub outermost: u16,
     /// Nanoseconds by account.
     pub accounts: [u64; ACCOUNTS],
@@ -82,9 +83,9 @@ fn lived(ledger: &Ledger, now_ns: u64, account: usize) -> u64 {
 }
 
 impl Outside {
-    /// An edge of the thread itself, which is on a CPU; `head` is its first argument. At an end the library
-    /// says whether its thread is inside another phase then (`first`, the argument behind the token). Without
-    /// that word the end counts for this thread.
+    /// An edge of the running thread itself; `head` is its first argument. At an end the library reports in
+    /// `first`, the argument after the token, whether its thread is still inside another phase. Without that
+    /// report the end counts for this thread.
     #[inline(always)]
     pub fn edge(&mut self, head: u64, token: u64, first: u64, ledger: &Ledger, now_ns: u64) {
         const BEGIN: u8 = Operation::Begin as u8;
@@ -110,7 +111,7 @@ impl Outside {
         self.become_(depth, ledger, now_ns);
     }
 
-    /// From here on the thread is inside so many phases.
+    /// Sets the number of phases that the thread is inside from now on.
     #[inline(always)]
     pub fn become_(&mut self, depth: u16, ledger: &Ledger, now_ns: u64) {
         self.sequence = self.sequence.wrapping_add(1);
@@ -126,8 +127,8 @@ impl Outside {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// Names the stretch between two changes from outside to inside or back: the time of the other side
-    /// stands still meanwhile, and has grown by the next stretch.
+    /// Starts a new stretch: the time between two changes from outside to inside a phase, or back. Only one
+    /// side's time grows within a stretch.
     #[inline(always)]
     #[must_use]
     pub fn stretch(&self) -> u64 {
@@ -146,21 +147,20 @@ impl Outside {
 /// Result of reading another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// It was being written at both attempts: nothing was added.
+    /// Both attempts read it while it was being written: nothing was added.
     Torn,
-    /// Its share is in the sum.
+    /// Its share was added to the sum.
     Added,
     /// The same, and it waits with its group perhaps out of quota, so far for this many ns, which are part of
     /// `runq`.
     Limited(u64),
 }
 
-/// Adds another thread's share to a sum, the open interval up to `now_ns` included. Both may be written
-/// meanwhile, on another CPU: the reading counts only if it is of one instant, and nothing is added
-/// otherwise.
+/// Adds another thread's share to a sum, the open interval up to `now_ns` included. Another CPU may write
+/// either at the same time: the reading counts only if it is of one instant; otherwise nothing is added.
 ///
-/// Written without branches as far as that goes: a program does this 128 times over, and a verifier follows
-/// each branch each time.
+/// Almost without branches: a BPF program repeats this 128 times, and the verifier follows each branch each
+/// time.
 ///
 /// # Safety
 /// All three must point to whole values, `sum` with at least 32 bytes of the same map's value behind it.
@@ -185,7 +185,7 @@ pub unsafe fn add(
     let (since_ns, born_ns, woken_ns) =
         (read!(ledger.since_ns), read!(ledger.born_ns), read!(ledger.woken_ns));
     let (state, blocked) = (read!(ledger.state), read!(ledger.account));
-    // All ones for a thread outside; none for one inside, of whose life only `beside` counts.
+    // All ones for a thread outside phases. Zero for one inside, of which only `beside` counts.
     let outside_mask = ones_if_zero(u64::from(depth));
     let mut lived_ns = 0_u64;
     let mut account = 0;

@@ -1,6 +1,6 @@
-//! An I/O: in the kernel's words a request to a block device, from its submission to its completion.
+//! An I/O operation on a block device, from submission to completion.
 //!
-//! "Request" stands for a program's own requests everywhere else, so these have another word.
+//! The kernel calls it a request; here, "request" always means a request that the program serves.
 
 use crate::Header;
 
@@ -22,10 +22,10 @@ pub struct IoRecord {
     pub header: Header,
     /// Birth of the submitting thread: with the thread number it names the thread for good.
     pub born_ns: u64,
-    /// When it was submitted.
+    /// Time of its submission, ns.
     pub submitted_ns: u64,
-    /// When it was first handed to the device; 0 where it never was: it was refused before, or is a flush of
-    /// the device's cache, which the kernel carries out by an I/O of its own.
+    /// Time when it was first issued to the device, ns; 0 if it never was: it was refused before, or it is a
+    /// flush of the device's cache, which the kernel carries out as another I/O.
     pub issued_ns: u64,
     /// Thread number.
     pub tid: u32,

@@ -27,8 +27,8 @@ pub const RUNNING: u8 = 1;
 pub const RUNNABLE: u8 = 2;
 /// Off the CPU, waiting for something.
 pub const BLOCKED: u8 = 3;
-/// Off the CPU, could run, its group perhaps out of quota: the group's throttle clock tells the part of the
-/// wait.
+/// Off the CPU and runnable, its group perhaps out of quota: the group's throttle clock gives that part of
+/// the wait.
 pub const LIMITED: u8 = 4;
 
 /// How long a waking may precede the clock of a switch-out and still be of that wait. A waker looks at the
@@ -103,11 +103,12 @@ pub struct Ledger {
     pub arrival_offset_ns: u64,
     /// The kernel's own sum of the thread's waits for a CPU, when it last left one.
     pub queued_ns: u64,
-    /// From the starts of wakings to their enqueueings: the part of [`Account::Runq`] that is an interrupt to
-    /// another CPU and, in a virtual machine, that CPU's way out of its halt. Only where both were seen.
+    /// Sum of the times from the start of a wake-up to its enqueueing: the part of [`Account::Runq`] that is
+    /// an interrupt to another CPU and, in a virtual machine, that CPU's exit from its halt. Only where both
+    /// were seen.
     pub wakeup_delay_ns: u64,
-    /// Address of the group of `throttle_clock_ns`: it may be gone, so the address is compared, and read by
-    /// helpers that check it.
+    /// Address of the group of `throttle_clock_ns`. The group may be freed: the address is only compared, and
+    /// read by kernel functions that check it.
     pub group: u64,
     /// The throttle clock at the start of the open wait; without meaning unless the state is [`LIMITED`].
     pub throttle_clock_ns: u64,
@@ -115,7 +116,7 @@ pub struct Ledger {
     pub migrations: [u32; DISTANCES],
     /// Start of the open or last wait.
     pub left_ns: u64,
-    /// From when on the thread could run in that wait.
+    /// When the thread became runnable in that wait, ns.
     pub ready_ns: u64,
     /// [`Account::Throttled`] at the start of that wait.
     pub throttled_before_ns: u64,
@@ -123,9 +124,9 @@ pub struct Ledger {
     pub replaced_by_tid: u32,
     /// Number of its process in `PROCESSES`; 0 for none.
     pub process: u16,
-    /// Its place in that process's list.
+    /// Position in that process's list.
     pub place: u16,
-    /// Part of [`Account::Cpu`] in which the hypervisor ran somebody else, up to the last event.
+    /// Part of [`Account::Cpu`] in which the hypervisor ran another guest, up to the last event.
     pub stolen_ns: u64,
     /// The hypervisor's sum of such time for its CPU, when it got there; 0 while unknown.
     pub stolen_clock_ns: u64,

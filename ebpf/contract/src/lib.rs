@@ -1,7 +1,7 @@
-//! The contract between the programs in the kernel and the agent: records, operations, counters, limits.
+//! The contract between the BPF programs and the agent: records, operations, counters, limits.
 //!
-//! Plain integers in `repr(C)` structures, sizes proved at compile time, no padding that is not named. Both
-//! sides compile this file, so they cannot diverge. It knows no kernel structure and makes no decision.
+//! Plain integers in `repr(C)` structures; sizes are checked at compile time and padding is explicit. Both
+//! sides compile this crate, so they cannot diverge. It contains no kernel structures and makes no decisions.
 #![cfg_attr(not(test), no_std)]
 
 mod activity;
@@ -54,11 +54,11 @@ pub const CHECK_FILE: u8 = 0x80;
 /// Flag in a syscall's entry: it continues the syscall that a stop, a freezer or a debugger interrupted.
 pub const RESTARTS: u8 = 0x40;
 
-/// Most major numbers of graphics processors' drivers that the object can know.
+/// Maximum number of major device numbers of GPU drivers.
 pub const GPU_MAJORS: usize = 8;
 
 /// The object's instruction that calls the kernel's `bpf_rdonly_cast`: call (0x85) of a kernel function
-/// (0x20), and, in place of the function's BTF number, a word that stands nowhere else.
+/// (0x20), and, in place of the function's BTF ID, a constant that occurs nowhere else.
 pub const CALL_RDONLY_CAST: u64 = 0x7473_6163_0000_2085;
 
 /// Number of accounts.
@@ -131,7 +131,7 @@ impl Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ThrottleMode {
-    /// None: groups have no quota in this kernel.
+    /// Groups have no quota in this kernel.
     Absent = 0,
     /// `throttled_clock_self`, by `rq.clock` (6.6 and later).
     Own = 1,
@@ -231,7 +231,8 @@ impl Operation {
 
 /// First argument of an end or a leave: the thread is inside no phase afterwards.
 pub const THREAD_OUTSIDE: u64 = 1;
-/// First argument of an end or a leave: the thread is inside another phase. Other values say nothing.
+/// First argument of an end or a leave: the thread is still inside another phase. Other values carry no
+/// meaning.
 pub const THREAD_INSIDE: u64 = 2;
 /// First argument of an end or a leave: the thread is inside as many phases as before.
 pub const THREAD_AS_BEFORE: u64 = 3;
@@ -344,7 +345,7 @@ pub const fn is_at_mark(number: u32, mark: u8) -> bool {
 pub struct WaitRecord {
     /// `kind` is [`Kind::Wait`]; the time is that of the switch-in.
     pub header: Header,
-    /// With the thread number it names the thread for good.
+    /// Start time of the thread; with the thread ID it is unique.
     pub born_ns: u64,
     /// Time at which it left a CPU.
     pub left_ns: u64,

@@ -1,7 +1,7 @@
 //! Sources of phases: the part of an edge that says what made it.
 //!
-//! The number travels beside the length of a name (`SOURCE_SHIFT`), so that an edge of an older marker
-//! library, which writes nothing there, belongs to the marker.
+//! The number travels beside the length of a name (`SOURCE_SHIFT`), where an older marker library writes 0,
+//! which means the marker.
 
 /// Bits of a name's length on the wire; the source's number lies above.
 pub const SOURCE_SHIFT: u32 = 32;

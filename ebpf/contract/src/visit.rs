@@ -7,11 +7,11 @@ pub const TARGETS_MOST: u32 = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Found {
-    /// It had a ledger already.
+    /// The thread already had a ledger.
     Tracked = 0,
-    /// It has one now.
+    /// The thread has got a ledger now.
     Adopted = 1,
-    /// It is being made: its maker hands its ledger on, or the next visit finds it.
+    /// The thread is still being created: its creator passes its ledger on, or the next visit finds it.
     Unborn = 2,
     /// There was no free slot for it.
     Missed = 3,
@@ -31,7 +31,7 @@ impl Found {
     }
 }
 
-/// What the iterator writes for a thread that is tracked, or should be.
+/// What the task iterator writes for a thread that is tracked or should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Visit {

@@ -1,7 +1,7 @@
 //! A thread's waker, and the waker's system call, in one word of the ledger.
 //!
-//! An interrupt wakes threads too, under the name of the task that it interrupted: mostly a thread that was
-//! outside any system call, or in one that wakes nobody.
+//! An interrupt also wakes threads, and then the interrupted task appears as the waker: usually outside any
+//! system call, or in one that wakes no thread.
 #![expect(
     clippy::inline_always,
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
@@ -32,7 +32,7 @@ pub const fn tid(word: u32) -> u32 {
     word & TID_MASK
 }
 
-/// Its system call; [`NO_SYSCALL`] outside any.
+/// The waker's system call; [`NO_SYSCALL`] if it was in none.
 #[inline(always)]
 pub const fn syscall(word: u32) -> u16 {
     match word >> TID_BITS {

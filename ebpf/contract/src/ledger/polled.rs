@@ -1,9 +1,9 @@
 //! The object of a wait in poll, select or epoll: an estimate, by the next read.
 //!
-//! Such a wait is for many descriptors at once, and which of them ended it is not seen. A thread that then
-//! receives over a socket, without having left its CPU in between, most likely waited for that. The time
-//! stays in account `poll`. No switch does any work for this: the data of the wait that has ended is still
-//! there. Reads after an edge tell nothing about waits before it.
+//! Such a wait is for many descriptors at once, and the descriptor that ended it is not seen. A thread that
+//! then receives over a socket, without having left its CPU in between, most likely waited for that. The time
+//! stays in account `poll`. This costs nothing at a context switch: the ledger still holds the data of the
+//! last wait. A read after an edge is not used for a wait before it.
 
 use super::{Ledger, RUNNING};
 use crate::Account;

@@ -13,11 +13,11 @@ impl Ledger {
         self.stolen_clock_ns = clock_ns;
     }
 
-    /// It still has that CPU, or is about to leave it: adds the time stolen since. `cpu` is the CPU of this
-    /// sum.
+    /// Adds the time stolen since the last event, for a thread that is still on its CPU or about to leave it.
+    /// `cpu` is the CPU of this sum.
     #[inline(always)]
     pub fn stolen_until(&mut self, now_ns: u64, cpu: u16, clock_ns: u64) {
-        // A CPU whose switch-in was not seen has a sum of its own, which says nothing of this stay.
+        // If the switch-in was not seen, the sum belongs to another CPU and says nothing about this stay.
         if self.state != RUNNING || self.cpu != cpu || self.stolen_clock_ns == 0 || now_ns <= self.since_ns {
             return;
         }

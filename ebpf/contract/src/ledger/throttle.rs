@@ -2,7 +2,7 @@
 //!
 //! The kernel keeps, for each group on each CPU, a sum of the time in which the group or an ancestor was
 //! throttled there: its throttle clock. Its growth during a wait is the throttled part of that wait; the rest
-//! is `runq`. The programs know which clock this kernel has.
+//! is `runq`. The BPF programs choose the clock that this kernel has.
 
 use super::{LIMITED, Ledger, RUNNABLE};
 use crate::Account;
@@ -28,8 +28,8 @@ impl Ledger {
         self.become_(LIMITED);
     }
 
-    /// About to be switched in, or to go on waiting elsewhere: charges the throttled part of the wait. The
-    /// clock of another group than at the start tells nothing: such a wait is `runq`.
+    /// Charges the throttled part of the wait, before the thread is switched in or waits on another CPU. If
+    /// the group is not the one at the start, its clock is no measure, and the wait is `runq`.
     #[inline(always)]
     pub fn throttled(&mut self, now_ns: u64, clock: ThrottleClock) {
         if self.state != LIMITED || self.group != clock.group {

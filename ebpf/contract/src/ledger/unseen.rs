@@ -9,7 +9,7 @@ use crate::{Account, NO_SYSCALL};
 /// The kernel's own stamps of a thread on a CPU (`sched_info`), by the clock of its run queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamps {
-    /// Its arrival there; 0 where the kernel keeps no such stamps.
+    /// Time of its arrival on the CPU, ns; 0 where the kernel keeps no such stamps.
     pub arrived: u64,
     /// The sum of its waits for a CPU so far, in ns.
     pub queued_ns: u64,
@@ -45,8 +45,8 @@ impl Ledger {
         }
     }
 
-    /// The thread is on a CPU, though its switch-in was not seen: the kernel's own stamps say since when.
-    /// Nothing happens until an earlier stay has shown the offset of that clock.
+    /// For a thread on a CPU whose switch-in was not seen: the kernel's own stamps give its time. Nothing
+    /// happens until an earlier stay has shown the offset of that clock.
     #[inline(always)]
     pub fn arrived_unseen(&mut self, now_ns: u64, stamps: Stamps, at: Arrival) {
         if self.state == RUNNING || stamps.arrived == 0 || self.arrival_offset_ns == 0 {
@@ -61,8 +61,8 @@ impl Ledger {
             arrived_ns = self.since_ns;
         }
         if self.state == BLOCKED {
-            // Perhaps its waking was unseen, too: it waited for a CPU for as long as the kernel says, at the
-            // end.
+            // Perhaps its wake-up was not seen either. Then the kernel's stamps give the wait for a CPU at
+            // the end.
             let queued_ns = stamps.queued_ns.wrapping_sub(self.queued_ns);
             self.woken_unseen(arrived_ns, arrived_ns.wrapping_sub(queued_ns));
         }
@@ -78,7 +78,7 @@ impl Ledger {
         if stamps.arrived == 0 || stay_ns == 0 || self.arrival_offset_ns == 0 {
             return self.since_ns;
         }
-        // After a seen arrival it can have left and come back unseen: no more than a stay is told.
+        // After a seen arrival it can have left and come back unseen: the stamps show the last stay only.
         let began_ns = if self.state == RUNNING {
             self.since_ns
         } else {
