@@ -1,6 +1,6 @@
-//! A tracked thread makes a thread or process: the child's ledger begins.
+//! A tracked thread creates a thread or process: the child's ledger begins.
 //!
-//! Yields a fork record before the child can run. It knows no hook and no phase.
+//! Writes a fork record before the child can run. Independent of hooks and phases.
 
 use aya_ebpf::{
     EbpfContext,
@@ -21,7 +21,8 @@ use crate::{
 };
 
 /// `PF_IO_WORKER` (5.12 and later): a kernel thread inside the process, which carries out io_uring's work.
-/// Before 5.12 the bit marks a thread that runs a virtual machine, and that makes no other meanwhile.
+/// Before 5.12 the bit marks a thread that runs a virtual machine; such a thread creates no others at that
+/// time.
 const PF_IO_WORKER: u32 = 0x10;
 
 /// A tracked thread makes this child.

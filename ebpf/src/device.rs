@@ -19,8 +19,8 @@ use crate::{
     task::Current,
 };
 
-/// From a submission until its thread leaves its CPU to wait for it: some us on the way through the kernel,
-/// measured up to 40 us; readahead that is waited for later takes longer.
+/// Time from a submission until its thread leaves the CPU to wait for it: usually some us, measured up to 40
+/// us. Readahead that is waited for later takes longer.
 const SOON_NS: u64 = 1_000_000;
 
 /// Target of a thread's last I/O. Only its own thread writes it, and reads it when it is on a CPU again.
@@ -50,7 +50,7 @@ pub(crate) fn submits<M: Memory>(current: Current, ledger: *const Ledger, bio: *
     let (slot, voluntary, born_ns) =
         unsafe { (u32::from((*ledger).slot), (*ledger).voluntary, (*ledger).born_ns) };
     let Some(last) = LAST_IOS.get_ptr_mut(slot) else { return };
-    // SAFETY: a value of a map, which only its own thread writes; the helper has no preconditions. All
+    // SAFETY: a value of a map, which only its own thread writes; the BPF helper has no preconditions. All
     // operations that change a device are odd.
     unsafe {
         // The paths of a multipath device are hidden and have no number: the I/O went to the device before.

@@ -31,7 +31,7 @@ pub(crate) fn count(counter: Counter) {
 /// The agent reads on a timer; only a filling ring wakes it, since a wake-up costs an interrupt.
 #[inline(always)]
 fn wake_flags(ring: &'static RingBuf) -> u64 {
-    // SAFETY: a ring buffer's address is what the helper takes; it only reads the positions.
+    // SAFETY: a ring buffer's address is what the BPF helper takes; it only reads the positions.
     let waiting = unsafe { bpf_ringbuf_query(core::ptr::from_ref(ring).cast_mut().cast(), AVAILABLE) };
     if waiting > u64::from(WAKE_BYTES.load()) { 0 } else { u64::from(BPF_RB_NO_WAKEUP) }
 }
@@ -41,15 +41,15 @@ fn wake_flags(ring: &'static RingBuf) -> u64 {
 pub(crate) fn edge(record: *mut EdgeRecord) {
     let flags = wake_flags(&EDGES);
     let ring = core::ptr::from_ref(&EDGES).cast_mut().cast();
-    // SAFETY: `record` points to a whole record inside a map value; the helper copies it.
+    // SAFETY: `record` points to a whole record inside a map value; the BPF helper copies it.
     let lost = unsafe { bpf_ringbuf_output(ring, record.cast(), size_of::<EdgeRecord>() as u64, flags) };
     if lost != 0 {
         count(Counter::LostEdge);
     }
 }
 
-/// Fills and hands over a fork, exec or exit. Most run inside a tracepoint with preemption off, so a
-/// reservation cannot be held up; that of an exec can on 7.x, and records behind it are read later. `fill`
+/// Fills and submits a fork, exec or exit record. Most run inside a tracepoint with preemption off, so a
+/// reservation cannot be held up; that of an exec can on 7.x, which delays the records behind it. `fill`
 /// writes the record; fields that it leaves out are zero.
 #[inline(always)]
 pub(crate) fn task(kind: Kind, fill: impl FnOnce(*mut TaskRecord)) {

@@ -1,10 +1,10 @@
-//! From a descriptor number to what it stands for, on the path of every blocking read and write.
+//! Maps a file descriptor to the kind of its file, on the path of every blocking read and write.
 //!
-//! A table of files is an array behind a pointer, which the verifier lets programs index only through a
-//! helper, and a helper's read costs 19 ns (6.18, a virtual machine); a lookup takes three. The kernel's
-//! `bpf_rdonly_cast` (6.2 and later) makes a typed pointer of any address; the verifier turns its call into a
-//! move, and loads through it are single instructions that read 0 where there is no memory. Nothing is kept
-//! between calls: a descriptor may be another file the next time.
+//! A file table is an array behind a pointer, and the verifier lets programs index it only through a BPF
+//! helper. One read through a BPF helper costs 19 ns (6.18, in a virtual machine); a lookup takes three. The
+//! kernel's `bpf_rdonly_cast` (6.2 and later) makes a typed pointer of any address: the verifier turns its
+//! call into a move, and loads through the pointer are single instructions that read 0 where there is no
+//! memory. Nothing is cached between calls: the same number may be another file next time.
 
 use guestscope_contract::{GPU_MAJORS, MINOR_BITS};
 
@@ -28,7 +28,7 @@ pub(crate) enum File {
     Socket,
     /// A device of a graphics processor's driver.
     Gpu,
-    /// Anything else, or nothing.
+    /// Anything else, or no open file.
     Other,
 }
 
@@ -61,7 +61,7 @@ fn by_casts(place: u64) -> File {
 /// The same where the kernel has no such function.
 #[inline(always)]
 fn by_helper<M: Memory>(place: u64) -> File {
-    // SAFETY: the helper checks the memory that it reads; what cannot be read is 0.
+    // SAFETY: the BPF helper checks the memory that it reads; what cannot be read is 0.
     unsafe {
         let file: *const u8 = M::read(place as *const u8);
         by_inode::<M>(load::<M, _>(file, &OFFSET_FILE_INODE))

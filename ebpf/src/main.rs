@@ -55,7 +55,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// License: the helpers that read kernel memory are for GPL-compatible programs only.
+/// License: the BPF helpers that read kernel memory are for GPL-compatible programs only.
 #[cfg(target_arch = "bpf")]
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]

@@ -1,7 +1,6 @@
-//! Every map and every global of the object, and nothing else.
+//! All maps and globals of the object.
 //!
-//! Globals lie in .rodata, which the agent fills and freezes before loading: to the verifier they are
-//! constants.
+//! Globals lie in .rodata, which the agent fills and freezes before loading: the verifier sees constants.
 
 use aya_ebpf::{
     Global,
@@ -64,12 +63,12 @@ globals! {
     THROTTLE_MODE
     // sched_switch carries the state of the task that leaves (5.18 and later, and some vendor kernels).
     HAS_SWITCH_STATE
-    // tcp_retransmit_skb also fires for what could not be sent, and says so.
+    // The tracepoint tcp_retransmit_skb also fires for failed sends, and has a field that says so.
     HAS_RETRANSMIT_ERROR
     // Helpers that hand out typed tasks and registers: `bpf_get_current_task_btf` and `bpf_task_pt_regs`
     // (5.15 and later).
     HAS_TYPED_HELPERS
-    // A probe can tell which one it is: `bpf_get_attach_cookie` (5.15 and later).
+    // A program can identify its probe with `bpf_get_attach_cookie` (5.15 and later).
     HAS_COOKIES
     // Without them: the likely distance of a task's saved registers from the start of its stack, and the
     // number of bpf(2), by which they are found.
@@ -78,7 +77,8 @@ globals! {
     IS_ARM64
     // Types of this kernel's BTF, for `bpf_rdonly_cast`; 0 where the kernel does not have it.
     TYPE_BIO TYPE_FILE TYPE_POINTER TYPE_REGISTERS TYPE_REQUEST TYPE_TASK
-    // No BTF at all: threads are known by their numbers alone, and events are read at their fields' offsets.
+    // The kernel has no BTF: threads are identified by their IDs alone, and events are read at the offsets of
+    // their fields.
     BY_NUMBER
     FIELD_SWITCH_PREV FIELD_SWITCH_STATE FIELD_SWITCH_NEXT FIELD_WAKING_TID FIELD_WAKEUP_TID FIELD_NEW_TID
     FIELD_NEW_FLAGS FIELD_EXEC_TID FIELD_EXEC_OLD
@@ -93,8 +93,8 @@ globals! {
 /// A socket that is evicted costs an answer and its retransmissions.
 const SOCKETS_MOST: u32 = 4096;
 
-/// Syscall to account, by [`guestscope_contract::call_name`], with [`guestscope_contract::CHECK_FILE`] where the file
-/// descriptor decides.
+/// Syscall to account, by [`guestscope_contract::call_name`], with [`guestscope_contract::CHECK_FILE`] where
+/// the file descriptor decides.
 #[unsafe(no_mangle)]
 pub(crate) static ACCOUNT_OF: [u8; CALLS] = [0; CALLS];
 

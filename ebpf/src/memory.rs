@@ -1,10 +1,10 @@
-//! Two ways of reading kernel memory, and the contexts that come with them.
+//! Two ways of reading kernel memory, with their contexts.
 //!
-//! A body is written once over [`Memory`] and built twice. Where the kernel has BTF of its own its verifier
-//! knows the arguments of a tracepoint as [`Typed`] pointers, which are read by plain loads. Where it has
-//! none, and offsets come from a file, a raw tracepoint hands over [`Plain`] addresses, which a helper reads.
-//! The compiler chooses, not a global: the programs of the first kind are the same, instruction by
-//! instruction, as if the second did not exist.
+//! The body of a program is written once over [`Memory`] and built twice. Where the kernel has BTF, its
+//! verifier knows the types of a tracepoint's arguments ([`Typed`]), which are read by plain loads. Where it
+//! has none, and offsets come from a file, a raw tracepoint passes plain addresses ([`Plain`]), which are
+//! read through a BPF helper. The choice is made at compile time, not by a global: so the typed programs have
+//! exactly the instructions that they would have without the other kind.
 
 use core::{arch::asm, mem::MaybeUninit};
 
@@ -17,7 +17,7 @@ use guestscope_contract::CALL_RDONLY_CAST;
 
 /// A way of reading kernel memory.
 pub(crate) trait Memory: Copy {
-    /// Pointers have types that the verifier knows.
+    /// Whether the verifier knows the pointers' types.
     const IS_TYPED: bool;
     /// The way of reading addresses without a type.
     type Untyped: Memory;
@@ -30,17 +30,17 @@ pub(crate) trait Memory: Copy {
     unsafe fn read<T: Copy>(place: *const u8) -> T;
 }
 
-/// By loads of one instruction.
+/// Reads with one load instruction.
 #[derive(Clone, Copy)]
 pub(crate) struct Typed;
 
-/// By a helper, at 15 to 19 ns a read (6.18, a virtual machine).
+/// Reads through a BPF helper, at 15 to 19 ns a read (6.18, in a virtual machine).
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
-/// By the same helper, where an address may be any number. The helper of 5.10 trusts an address of 57 bits
-/// where the processor could have so many and the kernel uses 48, and the kernel then warns of a general
-/// protection fault.
+/// Reads through the same BPF helper at an address that may be any number. The BPF helper of 5.10 trusts an
+/// address of 57 bits where the processor could have so many and the kernel uses 48, and the kernel then
+/// warns of a general protection fault.
 #[derive(Clone, Copy)]
 pub(crate) struct Checked;
 
@@ -61,7 +61,7 @@ impl Memory for Checked {
 
     #[inline(always)]
     unsafe fn read<T: Copy>(place: *const u8) -> T {
-        // SAFETY: the helper has no preconditions.
+        // SAFETY: the BPF helper has no preconditions.
         let own = unsafe { bpf_get_current_task() };
         // A task's own address shows the number of address bits: all above are ones in the kernel's half.
         let bits = if own.cast_signed() >> 47 == -1 { 47 } else { 56 };
@@ -81,8 +81,8 @@ impl Memory for Plain {
     #[inline(always)]
     unsafe fn read<T: Copy>(place: *const u8) -> T {
         let mut value = MaybeUninit::<T>::zeroed();
-        // SAFETY: the helper checks the memory and writes as many bytes as the value has, zeros on failure;
-        // the caller promised that any bytes make a `T`.
+        // SAFETY: the BPF helper checks the memory and writes as many bytes as the value has, zeros on
+        // failure; the caller promised that any bytes make a `T`.
         unsafe {
             bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, place.cast());
             value.assume_init()
@@ -141,7 +141,7 @@ pub(crate) use word;
 
 /// Arguments of a tracepoint.
 pub(crate) trait Arguments: EbpfContext {
-    /// How its pointers are read.
+    /// How to read its pointers.
     type Memory: Memory;
 
     /// The argument with this index.
@@ -172,7 +172,7 @@ impl Arguments for RawTracePointContext {
     }
 }
 
-/// Two programs with one body: for kernels with BTF and for those without.
+/// Builds two programs from one body: for kernels with BTF and for kernels without.
 macro_rules! twins {
     ($($typed:ident $plain:ident $hook:tt $body:path;)*) => { $(
         #[aya_ebpf::macros::btf_tracepoint(function = $hook)]

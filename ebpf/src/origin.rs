@@ -1,7 +1,7 @@
-//! A thread's control group, and its number in its own PID namespace.
+//! A thread's control group, and its ID in its own PID namespace.
 //!
-//! Yields numbers for rare records, at 15 to 19 ns for each of seven reads (6.18, a virtual machine); 0 where
-//! something is not known.
+//! Read only for rare records: each of the seven reads costs 15 to 19 ns (6.18, in a virtual machine).
+//! Unknown values are 0.
 
 use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
 
@@ -61,13 +61,13 @@ pub(crate) fn number(pid: u64, level: u32) -> u32 {
 /// Four bytes at an address; 0 where there is no memory.
 #[inline(always)]
 fn word(place: u64) -> u32 {
-    // SAFETY: the helper checks the memory.
+    // SAFETY: the BPF helper checks the memory.
     unsafe { bpf_probe_read_kernel(place as *const u32).unwrap_or(0) }
 }
 
 /// Eight bytes of a structure; 0 where there is no memory.
 #[inline(always)]
 pub(crate) fn pointer(structure: u64, offset: &Global<u32>) -> u64 {
-    // SAFETY: the helper checks the memory.
+    // SAFETY: the BPF helper checks the memory.
     unsafe { bpf_probe_read_kernel((structure + u64::from(offset.load())) as *const u64).unwrap_or(0) }
 }

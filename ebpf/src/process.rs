@@ -2,8 +2,8 @@
 //!
 //! A thread joins where its ledger is made and leaves where it ends; in between nothing is written here, so a
 //! switch costs nothing. Threads of one process are born and end on several CPUs at once: a place is claimed
-//! through a hash map, which gives it to one of two, and sums are added by atomic instructions without a
-//! result, which every kernel has. It knows no phases: `helpers.rs` decides what counts.
+//! through a hash map, where only one of two claims succeeds, and sums are added by atomic instructions
+//! without a result, which every kernel has. `helpers.rs` of the contract decides what counts.
 
 use core::arch::asm;
 
@@ -32,7 +32,7 @@ macro_rules! read {
 #[inline(always)]
 pub(crate) fn join(ledger: &mut Ledger) {
     if let Some(outside) = OUTSIDE.get_ptr_mut(u32::from(ledger.slot)) {
-        // SAFETY: a value of a map, whose slot nobody else has.
+        // SAFETY: a value of a map, whose slot no other thread uses.
         unsafe { task::clear(outside) };
     }
     ledger.place = NO_PLACE;
@@ -70,10 +70,10 @@ pub(crate) fn join(ledger: &mut Ledger) {
 const WORDS: usize = MEMBERS / 64;
 /// Threads born at one instant that may all want one place, in each word.
 const ATTEMPTS: u32 = 4;
-/// Stands for the number of a process that was given back meanwhile.
+/// Marks a process slot that was freed in the meantime.
 const GONE: u32 = u32::MAX;
 
-/// One more thread lives in a process: returns its number, 0 if none is free.
+/// Adds a thread to a process: returns the process's slot, 0 if none is free.
 #[inline(always)]
 fn enter(tgid: u32) -> u32 {
     let number = number(tgid);
@@ -118,8 +118,8 @@ fn take(process: *mut Process, word: usize, free: u64, ledger: &mut Ledger) -> b
 #[inline(always)]
 fn number_of(bit: u64) -> u32 {
     let mut below = bit.wrapping_sub(1);
-    // SAFETY: it does nothing: else the compiler recognises the bit count, and asks for an instruction that
-    // is not there.
+    // SAFETY: an empty instruction. Without it the compiler recognises a bit count and uses an instruction
+    // that BPF lacks.
     unsafe { asm!("{below} = {below}", below = inout(reg) below, options(nomem, nostack)) };
     below -= below >> 1 & 0x5555_5555_5555_5555;
     below = (below & 0x3333_3333_3333_3333) + (below >> 2 & 0x3333_3333_3333_3333);
@@ -158,8 +158,8 @@ pub(crate) fn misses(tgid: u32) {
 /// The number of a process, a new one if it has none; 0 if none is free.
 #[inline(always)]
 fn number(tgid: u32) -> u32 {
-    // SAFETY: the value is read at once. An entry that is removed meanwhile belonged to a process whose last
-    // tracked thread has just ended.
+    // SAFETY: the value is read at once. An entry removed in between belonged to a process whose last tracked
+    // thread has just ended.
     if let Some(number) = unsafe { PROCESS_OF.get(tgid) } {
         return *number;
     }
@@ -168,7 +168,7 @@ fn number(tgid: u32) -> u32 {
         return 0;
     }
     let Some(process) = PROCESSES.get_ptr_mut(number) else { return 0 };
-    // SAFETY: a value of a map, whose number nobody else has.
+    // SAFETY: a value of a map, whose slot no other process uses.
     unsafe { task::clear(process) };
     if PROCESS_OF.insert(tgid, number, u64::from(BPF_NOEXIST)).is_err() {
         // Another thread of the process was faster.
@@ -221,7 +221,7 @@ pub(crate) fn leave(ledger: &Ledger) {
         Some(current) => *current == number,
         None => false,
     };
-    // Two that end at once may both see none left; only one of them removes the entry.
+    // Two threads that end at once may both see none left; only one of them removes the entry.
     if is_its && PROCESS_OF.remove(ledger.tgid).is_ok() {
         let _ = FREE_PROCESSES.push(number, 0);
     }
@@ -355,7 +355,7 @@ pub(crate) extern "C" fn add_member(stage: u32, slot: u32, now_ns: u64) -> u64 {
             Reading::Added => {}
             Reading::Limited(open_ns) => {
                 let throttled_ns = throttle::open_ns(ledger, open_ns);
-                // Its wait may have ended meanwhile, and another one begun.
+                // Its wait may have ended, and another one begun.
                 if read!(ledger.sequence) != sequence {
                     return 1;
                 }

@@ -1,13 +1,13 @@
-//! Where tasks keep the registers that they saved on their way into the kernel: at the same distance from the
-//! start of every task's stack.
+//! Where tasks save their registers on entry to the kernel: at a fixed distance from the start of each task's
+//! stack.
 //!
-//! A helper tells it (5.15 and later) where the kernel has BTF. Elsewhere a task that calls bpf(2) searches
-//! for it: it knows two of the numbers that must lie there. The size of a stack and what lies above the
-//! registers (16 bytes from 6.9 on where the processor's new way of entering the kernel, FRED, is built in)
-//! stand in no BTF.
+//! Where the kernel has BTF, a BPF helper returns the place (5.15 and later). Elsewhere a task that calls
+//! bpf(2) searches its own stack for two values that it knows must lie there. BTF contains neither the size
+//! of a stack nor what lies above the registers (16 bytes from 6.9 on, where FRED, the new way of entering
+//! the kernel, is built in).
 //!
-//! Differences between processors are here, too: one object serves x86-64 and arm64, and the agent says which
-//! it is.
+//! Differences between processors are also here: one object serves x86-64 and arm64, and the agent sets which
+//! one it runs on.
 
 use aya_ebpf::{EbpfContext, Global, helpers::generated::bpf_task_pt_regs};
 use guestscope_contract::{CALLS_32, call_name, calls::ARGUMENTS_X86_64};
@@ -71,8 +71,8 @@ fn is_32_bit<M: Memory>(task: Task<M>) -> bool {
 /// The first argument of a task's present system call, which has this name.
 #[inline(always)]
 pub(crate) fn first_argument<M: Memory>(task: Task<M>, call: u16) -> u64 {
-    // Both are read: of a choice between two offsets the compiler makes one read at an offset that verifiers
-    // do not know, and they refuse it.
+    // Both are read: with a choice between two offsets the compiler emits one read at an offset that
+    // verifiers cannot bound, and they refuse it.
     let [first, elsewhere] = [&OFFSET_REGS_ARGUMENT, &OFFSET_REGS_ARGUMENT_32].map(|at| saved(task, at));
     if call >= CALLS_32 && OFFSET_REGS_ARGUMENT_32.load() != 0 { elsewhere } else { first }
 }
@@ -153,7 +153,7 @@ pub(crate) fn interrupted_beside_the_stack(context: &impl EbpfContext, current: 
     pointer.wrapping_sub(current.stack()) > distance
 }
 
-/// One of a task's saved registers.
+/// One saved register of a task.
 #[inline(always)]
 pub(crate) fn saved<M: Memory>(task: Task<M>, offset: &Global<u32>) -> u64 {
     if !M::IS_TYPED || HAS_TYPED_HELPERS.load() == 0 {
@@ -165,8 +165,8 @@ pub(crate) fn saved<M: Memory>(task: Task<M>, offset: &Global<u32>) -> u64 {
     unsafe { load::<Typed, u64>(typed(task), offset) }
 }
 
-/// All of them, as a typed pointer: the distance, known from one task's helper call, saves the call for all
-/// others.
+/// All saved registers, as a typed pointer: the distance, found once by a BPF helper call, saves that call
+/// for all other tasks.
 #[inline(always)]
 fn typed<M: Memory>(task: Task<M>) -> *const u8 {
     // SAFETY: a typed task; the agent resolved the offset of a pointer. The distance is in a map value.
@@ -179,14 +179,14 @@ fn typed<M: Memory>(task: Task<M>) -> *const u8 {
     }
 }
 
-/// The same without types. A function of its own, left out of programs that do not call it: else the compiler
-/// mixes it with their code.
+/// The same without types. A separate function, absent from programs that do not call it: inlined, the
+/// compiler would mix it with their code.
 #[inline(never)]
 fn by_distance(stack: u64, offset: u32) -> u64 {
     // SAFETY: a word of a map value.
     let found = unsafe { core::ptr::read_volatile(&raw const REGISTERS.distance) };
     let distance = if found != 0 { found } else { u64::from(DISTANCE_REGISTERS.load()) };
-    // SAFETY: the helper checks the memory; what cannot be read is 0.
+    // SAFETY: the BPF helper checks the memory; what cannot be read is 0.
     unsafe { Plain::read((stack + distance + u64::from(offset)) as *const u8) }
 }
 
@@ -226,7 +226,7 @@ fn by_search(stack: u64) -> bool {
             let more = (STACK_BYTES << doubling) - STACK_BYTES;
             let distance = u64::from(DISTANCE_REGISTERS.load()) + more - above * 8;
             let registers = (stack + distance) as *const u8;
-            // SAFETY: the helper checks the memory; what cannot be read is 0.
+            // SAFETY: the BPF helper checks the memory; what cannot be read is 0.
             let (number, first): (u32, u64) = unsafe {
                 (
                     load::<Checked, _>(registers, &OFFSET_REGS_SYSCALL),

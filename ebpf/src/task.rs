@@ -36,10 +36,10 @@ use crate::{
 pub(crate) struct Task<M>(*const u8, PhantomData<M>);
 
 impl Task<Typed> {
-    /// The running task. Only where the kernel has the helper: see [`Current`].
+    /// The running task, only where the kernel has the BPF helper for it: see [`Current`].
     #[inline(always)]
     pub(crate) fn current() -> Self {
-        // SAFETY: the helper has no preconditions.
+        // SAFETY: the BPF helper has no preconditions.
         Task::at(unsafe { bpf_get_current_task_btf() } as *const u8)
     }
 }
@@ -114,8 +114,8 @@ impl<M: Memory> Task<M> {
     }
 
     /// Length of its last stay on a CPU by the kernel's own sums, which leave out stolen time; 0 where they
-    /// are unknown. Only the fair class notes when a stay begins: at most the time on CPUs beyond `seen_ns`
-    /// is told.
+    /// are unknown. Only the fair class records when a stay begins; the result is at most the time on CPUs
+    /// beyond `seen_ns`.
     #[inline(always)]
     pub(crate) fn last_stay_ns(self, seen_ns: u64) -> u64 {
         if OFFSET_TASK_EXEC.load() == 0 || OFFSET_TASK_EXEC_BEFORE.load() == 0 {
@@ -128,7 +128,7 @@ impl<M: Memory> Task<M> {
         if stay_ns < unseen_ns { stay_ns } else { unseen_ns }
     }
 
-    /// Its ledger, if it is tracked.
+    /// The task's ledger, if it is tracked.
     #[inline(always)]
     pub(crate) fn ledger(self) -> Option<*mut Ledger> {
         ledger(self.tid(), self.0 as u64)
@@ -138,7 +138,7 @@ impl<M: Memory> Task<M> {
 /// Stands for a task's address where tasks are known by their numbers alone.
 pub(crate) const SOMEBODY: u64 = 1;
 
-/// The running task, on kernels of any age: a typed task where there is one, else its address alone.
+/// The running task, on kernels of any age: a typed task where possible, otherwise its address.
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
     tid: u32,
@@ -152,7 +152,7 @@ impl Current {
             let task = Task::current();
             return Current { tid: task.tid(), address: task.address() as u64 };
         }
-        // SAFETY: the helper has no preconditions.
+        // SAFETY: the BPF helper has no preconditions.
         let address = if BY_NUMBER.load() != 0 { SOMEBODY } else { unsafe { bpf_get_current_task() } };
         Current { tid: bpf_get_current_pid_tgid() as u32, address }
     }
@@ -163,7 +163,7 @@ impl Current {
         if HAS_TYPED_HELPERS.load() != 0 { Some(Task::current()) } else { None }
     }
 
-    /// Its ledger, if it is tracked.
+    /// The task's ledger, if it is tracked.
     #[inline(always)]
     pub(crate) fn ledger(self) -> Option<*mut Ledger> {
         ledger(self.tid, self.address)
@@ -187,7 +187,7 @@ impl Current {
         }
     }
 
-    /// Its system call, by its name in records; negative in an exception.
+    /// Current system call, by its name in records; negative in an exception.
     #[inline(always)]
     pub(crate) fn call(self) -> i32 {
         match Self::task() {
@@ -196,8 +196,8 @@ impl Current {
         }
     }
 
-    /// As a waker, with its system call. A kernel thread's registers are zeros, a valid call number: such
-    /// threads are not tracked, so nothing of theirs explains a wait.
+    /// This task as a waker, with its system call. A kernel thread's registers are zeros, which is a valid
+    /// call number: but such threads are not tracked and explain no wait.
     #[inline(always)]
     pub(crate) fn with_its_call(self) -> u32 {
         waker::pack(self.tid, self.call())
@@ -221,7 +221,7 @@ impl Current {
         }
     }
 
-    /// Its address, without a type.
+    /// Address of the task, without a type.
     #[inline(always)]
     pub(crate) fn pointer(self) -> *const u8 {
         self.address as *const u8
@@ -285,7 +285,7 @@ pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> 
     if slot == 0 {
         slot = FREE.pop().ok().flatten().unwrap_or(0);
     } else {
-        // Its last holder left unseen; the number is used again.
+        // The end of its last holder was not seen; the slot is reused.
         count(Counter::StaleSlot);
         if let Some(gone) = LEDGERS.get_ptr(slot) {
             // SAFETY: a ledger in a map value, whose thread is gone.
@@ -361,7 +361,7 @@ pub(crate) fn faults_at(address: u64) -> (u64, u64) {
     if BY_NUMBER.load() != 0 {
         return (0, 0);
     }
-    // SAFETY: the helper checks the memory; what cannot be read is 0.
+    // SAFETY: the BPF helper checks the memory; what cannot be read is 0.
     unsafe {
         let minor = bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_MIN_FLT.load())) as *const u64);
         let major = bpf_probe_read_kernel((address + u64::from(OFFSET_TASK_MAJ_FLT.load())) as *const u64);
@@ -373,11 +373,11 @@ pub(crate) fn faults_at(address: u64) -> (u64, u64) {
 #[inline(always)]
 pub(crate) fn comm(address: u64, into: &mut [u8; COMM_BYTES]) {
     if BY_NUMBER.load() != 0 {
-        // SAFETY: the helper writes into the whole buffer and no further.
+        // SAFETY: the BPF helper writes into the whole buffer and no further.
         unsafe { bpf_get_current_comm(into.as_mut_ptr().cast(), COMM_BYTES as u32) };
         return;
     }
-    // SAFETY: the helper checks the memory; on failure it zeroes the buffer.
+    // SAFETY: the BPF helper checks the memory; on failure it zeroes the buffer.
     let _ = unsafe {
         bpf_probe_read_kernel_buf((address + u64::from(OFFSET_TASK_COMM.load())) as *const u8, into)
     };

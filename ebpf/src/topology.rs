@@ -13,7 +13,7 @@ use crate::maps::TOPOLOGY;
 /// The thread of this ledger gets onto this CPU, or got there unseen.
 #[inline(always)]
 pub(crate) fn arrival(ledger: &Ledger) -> Arrival {
-    // SAFETY: the helper has no preconditions.
+    // SAFETY: the BPF helper has no preconditions.
     arrival_on(ledger, unsafe { bpf_get_smp_processor_id() } as u16)
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn arrival_on(ledger: &Ledger, cpu: u16) -> Arrival {
     Arrival { cpu, distance }
 }
 
-/// A CPU that the agent did not know is at the largest distance.
+/// A CPU that the agent did not know counts as being at the largest distance.
 #[inline(always)]
 fn distance(from: u16, to: u16) -> Distance {
     let Some(from) = TOPOLOGY.get(u32::from(from)) else { return Distance::Remote };

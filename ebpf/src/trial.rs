@@ -1,7 +1,7 @@
-//! Do the offsets fit this kernel? Values at them in a task that knows itself, against what it knows.
+//! Checks that the offsets fit this kernel: reads values at them in a task that knows these values itself.
 //!
-//! Run by the agent on itself before anything else, where the offsets come from a supplied file: one of
-//! another kernel would make every number wrong. Only the place of the registers is written.
+//! The agent runs it on itself first, if the offsets come from a supplied file: with the file of another
+//! kernel every number would be wrong. It writes nothing but the place of the registers.
 
 use aya_ebpf::{
     helpers::{
@@ -71,16 +71,15 @@ fn is_identity_right(task: Task<Checked>) -> bool {
 #[inline(always)]
 fn is_cpu_right(task: Task<Checked>) -> bool {
     // The low byte of the second member, which is smaller in new kernels, is enough.
-    // SAFETY: a task; the agent resolved the offsets of two ints, or says that there are none. The helper has
-    // no preconditions.
+    // SAFETY: a task; the agent resolved the offsets of two ints, or says that there are none. The BPF helper
+    // has no preconditions.
     unsafe {
         (OFFSET_TASK_CPU.load() == 0 || task.load::<u32>(&OFFSET_TASK_CPU) == bpf_get_smp_processor_id())
             && (OFFSET_TASK_ON_CPU.load() == 0 || task.load::<u8>(&OFFSET_TASK_ON_CPU) == 1)
     }
 }
 
-/// Both clocks run since the machine started, and the queue's is not corrected: a thousandth is ten times
-/// that error.
+/// Both clocks run since boot, and the queue's clock is not corrected: a thousandth is ten times that error.
 #[inline(always)]
 fn is_clock_right(task: Task<Checked>) -> bool {
     if OFFSET_TASK_CFS_RQ.load() == 0 || OFFSET_CFS_RUNQUEUE.load() == 0 || OFFSET_RUNQUEUE_CLOCK.load() == 0

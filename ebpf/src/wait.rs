@@ -1,8 +1,8 @@
-//! Hands over a wait that was long, at the switch that ends it.
+//! Submits a record of a long wait, at the switch that ends it.
 //!
-//! Yields a record of the wait's object and the last user of the CPU; the ledger has charged the wait
-//! already. A wait whose end reached no tracepoint has none (`missed` counts those). The agent assigns it to
-//! phases.
+//! The record has the wait's object and the previous thread on the CPU; the ledger has charged the wait
+//! already. A wait whose end reached no tracepoint has no record (`missed` counts those). The agent assigns
+//! waits to phases.
 
 use guestscope_contract::{
     Account, Header, Kind, NO_SYSCALL, WaitRecord, edge_mark,

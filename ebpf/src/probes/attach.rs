@@ -2,25 +2,24 @@
 //!
 //! Hook: the task iterator, run once for each task when the agent reads it. Yields a ledger and an adopted
 //! fork record for each thread of the requested processes, and reports its findings to the agent. It runs
-//! beside everything that a task may do meanwhile, and knows no control groups and no containers: the agent
-//! does.
+//! concurrently with anything that a task may do. Control groups and containers are resolved by the agent.
 //!
-//! No thread gets two ledgers, and none is left out for good:
+//! No thread gets two ledgers, and no thread is missed in the end:
 //!
-//! * The other hooks are in place before. A thread that is being made has the state `TASK_NEW` until its
-//!   first wake-up, and no stamp of a CPU until that hook is over. Such a thread is left alone here: either
-//!   its maker is tracked by then, or a later visit finds it. Any other thread without a ledger gets none
-//!   from its maker any more, so nobody else makes one at the same time. Where the kernel keeps no stamps, a
-//!   moment between state and hook is left.
-//! * A new thread has a higher number than its maker, and the visit goes upwards, so it reaches threads that
-//!   were made meanwhile. Where numbers begin anew, the next visit finds them: the agent repeats it until one
-//!   finds nothing.
+//! * The other hooks are attached first. A thread under creation has the state `TASK_NEW` until its first
+//!   wake-up, and no CPU timestamp until that hook has run. Such a thread is skipped here: either its creator
+//!   is tracked by then, or a later visit finds it. Any other thread without a ledger will not get one from
+//!   its creator, so no ledger is made twice. Where the kernel keeps no such timestamps, a short race between
+//!   the state and the hook remains.
+//! * A new thread has a higher ID than its creator, and the visit goes upwards, so it also reaches threads
+//!   that are created during the visit. Where IDs wrap around, the next visit finds them: the agent repeats
+//!   visits until one finds nothing.
 //!
-//! A switch may come while the ledger is being written, on the task's own CPU. It finds no ledger before the
-//! slot is published, which is written last, and the whole one after it. The thread's activity is read before
-//! that, and may be another one by then. It is checked again after that, and at the next visit, as long as no
-//! event has come; only the state and its account are corrected then, so the accounts add up in any case.
-//! Once an event has come, the ledger is right from there on, and only the microsecond before can be wrong:
+//! The task may be switched on its own CPU while its ledger is written. The slot is published last: before
+//! that the switch finds no ledger, after that a whole one. The thread's activity is read earlier and may
+//! have changed by then. So it is checked again after publishing, and at the next visit, as long as no event
+//! has come. Only the state and its account are corrected, so the accounts always add up. From the first
+//! event on the ledger is right, and only the microsecond before it can be wrong:
 //!
 //! * on a CPU by the ledger, and switched in: that is `missed`, and the time since is `cpu`;
 //! * off the CPU by the ledger, and switched out: `missed` too, and the time since belongs to its assumed
@@ -84,8 +83,8 @@ extern "C" fn attach(ctx: *const *const u8) -> i32 {
 
 #[inline(always)]
 fn visit(file: *const u8, task: Task<Typed>) {
-    // Whether it is being made must be known before the lookup: else its maker may hand it a ledger in
-    // between, and wake it (seen on 6.18, twice in 30,000 walks beside a storm of new threads).
+    // Read before the lookup, whether the thread is under creation: otherwise its creator may give it a
+    // ledger and wake it in between (seen on 6.18, twice in 30,000 walks beside a storm of new threads).
     let is_new = is_being_made(task);
     // SAFETY: a typed task; the agent resolved the offset of an unsigned int.
     let flags: u32 = unsafe { task.load(&OFFSET_TASK_FLAGS) };
@@ -116,8 +115,8 @@ fn visit(file: *const u8, task: Task<Typed>) {
     }
 }
 
-/// It has not been on a CPU: its maker may be tracked and give it a ledger. The kernel may keep no stamps,
-/// whatever members it has: the reader, which is on a CPU, shows whether it does.
+/// Whether the thread has never been on a CPU: its creator may be tracked and give it a ledger. A kernel may
+/// have the fields and not fill them; the reader, which is on a CPU, shows whether it does.
 #[inline(always)]
 fn is_being_made(task: Task<Typed>) -> bool {
     // SAFETY: a typed task; the agent resolved the offset of an unsigned int.
@@ -186,8 +185,8 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
         process::misses(task.tgid());
         return Some(Found::Missed);
     };
-    // SAFETY: a ledger in a map value, to which no number points before it is published. The helpers have no
-    // preconditions; the agent resolved the offset of an unsigned int.
+    // SAFETY: a ledger in a map value, to which no number points before it is published. The BPF helpers have
+    // no preconditions; the agent resolved the offset of an unsigned int.
     unsafe {
         let cpu = if OFFSET_TASK_CPU.load() != 0 {
             task.load::<u32>(&OFFSET_TASK_CPU)
@@ -208,7 +207,7 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
         if is_alive(task) || is_on_cpu(task) {
             correct(task, ledger);
         } else if (*ledger).task == address {
-            // Its last switch was over before the slot was published.
+            // Its last switch finished before the slot was published.
             sched::ended(&*ledger, address, bpf_ktime_get_ns());
             return None;
         }

@@ -49,8 +49,8 @@ pub(crate) struct Io {
     tgid: u32,
 }
 
-/// A thread's current batch: its I/O since devices last got any of it, or since it last slept. Until then I/O
-/// may be held back, to be handed over together. Only its own thread writes it.
+/// A thread's current batch: its I/O since devices last got any of it, or since it last slept. Until then the
+/// kernel may hold I/O back, to submit it together. Only its own thread writes it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Batch {
@@ -112,7 +112,7 @@ fn asked(ledger: *const Ledger) {
     let (slot, voluntary, born_ns) =
         unsafe { (u32::from((*ledger).slot), (*ledger).voluntary, (*ledger).born_ns) };
     let Some(batch) = BATCHES.get_ptr_mut(slot) else { return };
-    // SAFETY: a value of a map, which its own thread alone writes; the helper has no preconditions.
+    // SAFETY: a value of a map, which its own thread alone writes; the BPF helper has no preconditions.
     unsafe {
         if (*batch).is_handed_over != 0 || (*batch).voluntary != voluntary || (*batch).since_ns < born_ns {
             *batch = Batch { since_ns: bpf_ktime_get_ns(), voluntary, is_handed_over: 0 };
@@ -154,14 +154,14 @@ fn submitted<C: Arguments>(ctx: &C) -> i32 {
     }
     let current = Current::new();
     let Some(ledger) = current.ledger() else { return 0 };
-    // SAFETY: the helper has no preconditions.
+    // SAFETY: the BPF helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     note::<C::Memory>(request, ledger, now_ns, 0);
     submits_again::<C::Memory>(current, request, ledger);
     0
 }
 
-/// Between its bio and this hook the thread may have slept: the queue was full, or a limit held it back.
+/// The thread may have slept between its bio and this hook: the queue was full, or a limit held it back.
 #[inline(always)]
 fn submits_again<M: Memory>(current: Current, request: *const u8, ledger: *const Ledger) {
     if OFFSET_IO_BIO.load() == 0 || OFFSET_BIO_OPERATION.load() == 0 {
@@ -205,10 +205,11 @@ fn issued<C: Arguments>(ctx: &C) -> i32 {
     if HAS_IO_START.load() != 0 {
         return 0;
     }
-    // Its submitter may run this. The kernel's stamp, which is of the same clock, tells what came before.
+    // The submitter itself may run this. The kernel's stamp, which uses the same clock, gives the time of the
+    // submission.
     let current = Current::new();
     let Some(ledger) = current.ledger() else { return 0 };
-    // SAFETY: as above; the helper has no preconditions.
+    // SAFETY: as above; the BPF helper has no preconditions.
     let (now_ns, started_ns) =
         unsafe { (bpf_ktime_get_ns(), load::<C::Memory, u64>(request, &OFFSET_IO_START)) };
     if is_its_own(ledger, started_ns) {
@@ -246,7 +247,7 @@ fn completed<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// Whether this request is still the noted I/O, as far as can be told: the kernel stamps nothing where the
+/// Whether this request is still the recorded I/O, as far as is known: the kernel stamps nothing where the
 /// device's statistics are off, and an I/O that was never issued has no stamp here.
 #[inline(always)]
 fn is_same<M: Memory>(request: *const u8, io: *const Io) -> bool {

@@ -2,10 +2,10 @@
 //! publishes.
 //!
 //! Hooks: tracepoint sched/sched_switch, sched_waking, sched_wakeup, sched_process_exec and
-//! task/task_newtask. Yields the same ledgers and records as far as thread numbers suffice: accounts `cpu`,
-//! `runq` and `other`. No task is read, so it does not know objects of waits, quotas, faults, and the
-//! kernel's stamps of arrivals. A thread is its number: one whose last switch was not seen ends when its
-//! number is given out again.
+//! task/task_newtask. Yields the same ledgers and records as far as thread IDs suffice: accounts `cpu`,
+//! `runq` and `other`. No task is read, so objects of waits, quotas, faults and the kernel's timestamps of
+//! arrivals are unknown. A thread is identified by its ID: a thread whose last switch was not seen ends when
+//! its ID is reused.
 
 use aya_ebpf::{
     EbpfContext as _, Global,
@@ -44,13 +44,13 @@ const CLONE_THREAD: u64 = 0x1_0000;
 /// A field of the event. The verifier allows no access to a context by a variable offset.
 #[inline(always)]
 fn field<T: Copy>(ctx: &TracePointContext, offset: &Global<u32>) -> T {
-    // SAFETY: the helper checks the memory; the agent resolved the offset of a number of this size.
+    // SAFETY: the BPF helper checks the memory; the agent resolved the offset of a number of this size.
     unsafe { Plain::read(ctx.as_ptr().cast::<u8>().add(offset.load() as usize)) }
 }
 
 #[inline(always)]
 fn now() -> u64 {
-    // SAFETY: the helper has no preconditions.
+    // SAFETY: the BPF helper has no preconditions.
     unsafe { bpf_ktime_get_ns() }
 }
 
@@ -104,7 +104,7 @@ fn is_its_old_leader(ledger: &mut Ledger, state: u32) -> bool {
         ledger.group = 0;
         return true;
     }
-    // SAFETY: the helper has no preconditions.
+    // SAFETY: the BPF helper has no preconditions.
     let cpu = unsafe { bpf_get_smp_processor_id() } as u16;
     ledger.state == RUNNING && ledger.cpu != cpu
 }
@@ -129,7 +129,7 @@ pub(crate) fn tp_sched_wakeup(ctx: TracePointContext) -> u32 {
     0
 }
 
-/// Runs in the maker's context, before the child can run. The tracepoint of births itself does not tell
+/// Runs in the creator's context, before the child can run. The tracepoint of forks does not distinguish
 /// threads from processes.
 #[tracepoint(category = "task", name = "task_newtask")]
 pub(crate) fn tp_task_newtask(ctx: TracePointContext) -> u32 {

@@ -1,9 +1,9 @@
 //! Family `cpu`: a thread's activity on a CPU, by samples.
 //!
 //! Hook: the software event cpu-clock of the observed program's threads, or of all CPUs. Yields counts by
-//! activity beside the thread's ledger, which edges carry. The saved syscall number tells page faults from
-//! system calls, and the address of the code identifies busy-waiting libraries (libgomp), so no stack is
-//! walked. It charges no time: shares of samples are an estimate of what lies inside account `cpu`.
+//! activity beside the thread's ledger, which edges carry. The saved syscall number distinguishes page faults
+//! from system calls, and the address of the code identifies busy-waiting libraries (libgomp), so no stack is
+//! walked. It charges no time: the shares of the samples estimate how account `cpu` is composed.
 
 use aya_ebpf::{
     bindings::bpf_pidns_info, helpers::generated::bpf_get_ns_current_pid_tgid, macros::perf_event,
@@ -40,8 +40,8 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     0
 }
 
-/// Code of a busy-waiting library, or of the program. The agent knows processes by their numbers in its own
-/// namespace.
+/// Whether the address is code of a busy-waiting library, or of the program. The agent uses process IDs of
+/// its own namespace.
 #[inline(always)]
 fn in_program(address: u64) -> Activity {
     if PID_NAMESPACE_INODE.load() == 0 {

@@ -1,10 +1,10 @@
-//! Calls of functions, and USDT probes: edges that the kernel side makes by itself.
+//! Calls of functions, and USDT probes: edges that BPF programs make without the marker library.
 //!
 //! Hooks: uprobes at a function's entry and at each of its exits, or at two USDT probes. Never a uretprobe:
-//! it puts another return address onto the stack, which no exception can unwind, so that a program that
-//! throws one dies of it. The cookie (5.15 and later) identifies the function, else the position in its page.
-//! Yields the edges that the marker would have fired, without numbers. The open calls of a thread are kept by
-//! `calls.rs`.
+//! it replaces the return address on the stack, which exceptions cannot unwind, so that a program that throws
+//! one is killed. The cookie (5.15 and later) identifies the function; before, its position in its page.
+//! Yields the edges that the marker would have fired, without request numbers. `calls.rs` keeps a thread's
+//! open calls.
 
 use aya_ebpf::{
     EbpfContext,
@@ -44,7 +44,7 @@ pub(crate) static FUNCTIONS_BY_NUMBER: Array<Function> = Array::with_max_entries
 #[map]
 static CLOSING: Array<u32> = Array::with_max_entries(FUNCTIONS, 0);
 
-/// For kernels without cookies: the cookie by an entry's position in its page, and behind those by an exit's.
+/// For kernels without cookies: the cookie, by an entry's position in its page, then by an exit's.
 #[map]
 static FUNCTION_AT: Array<u64> = Array::with_max_entries(2 * PLACES_IN_PAGE, 0);
 
@@ -103,7 +103,7 @@ pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {
             (*stage).token = calls::token(carrier, found.own());
             if found.lost() != 0 {
                 (*stage).arguments[3] = calls::token(carrier, found.lost());
-                // One of the lost calls counts as the one that begins.
+                // One lost call is the one that begins now.
                 outcome =
                     Outcome { operation: 0, ended: found.lost_calls() as u16 - 1, flags: EDGE_CALL_LOST };
             }
@@ -150,8 +150,8 @@ pub(crate) fn function_end(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Stages the end of the ended call, or of the outermost call that is gone without one; `inside` says what
-/// its thread is inside then; 0 says nothing.
+/// Stages the end of the call that ended, or of the outermost call that was left without an end. `inside`
+/// says what the thread is inside afterwards; 0 leaves that open.
 ///
 /// # Safety
 /// The stage must be the thread's own.
@@ -266,7 +266,7 @@ unsafe fn argument(how: *const Argument, ctx: &impl EbpfContext) -> u64 {
     let mut number = value;
     if kind != ArgumentKind::Constant as u32 {
         let mut held = 0_u64;
-        // SAFETY: the helper checks the memory.
+        // SAFETY: the BPF helper checks the memory.
         unsafe {
             let at = ctx.as_ptr().cast::<u8>().add((register & 0x1ff) as usize);
             bpf_probe_read_kernel((&raw mut held).cast(), 8, at.cast());

@@ -1,10 +1,10 @@
-//! Goroutines that are inside probed functions, or have received a request: where that is kept, and their
-//! phases when they leave a thread and continue, on any thread.
+//! Goroutines inside probed functions or with a received request: keeps their phases while they leave one
+//! thread and continue on another.
 //!
-//! Hooks: uprobes in Go's scheduler, where a thread gives a goroutine up, takes one, and where one ends.
-//! Yields leaves and enters of the outermost phase of a goroutine, and the end of calls that it has left
-//! open. Go's compiler keeps the running goroutine in a register (1.17 and later). A goroutine's stack moves
-//! as it grows, but frames keep their distance from the stack's high end: places are measured from there.
+//! Hooks: uprobes in Go's scheduler, where a thread drops a goroutine, resumes one, and where one ends.
+//! Yields leaves and enters of a goroutine's outermost phase, and the end of calls that it left open. Go's
+//! compiler keeps the running goroutine in a register (1.17 and later). A goroutine's stack moves as it
+//! grows, but frames keep their distance from its high end: addresses are measured from there.
 
 use aya_ebpf::{
     EbpfContext,
@@ -50,7 +50,7 @@ static CARRIED: Array<u64> = Array::with_max_entries(GOROUTINES + 1, 0);
 #[map]
 static NOT_CARRIED: Array<u64> = Array::with_max_entries(1, 0);
 
-/// What a thread runs.
+/// The goroutine that a thread runs.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Runs {
@@ -86,8 +86,8 @@ pub(crate) unsafe fn running(
 ) -> (u64, u64) {
     let g = registers::goroutine(ctx);
     let mut high = 0_u64;
-    // SAFETY: the helper checks the memory; what cannot be read is 0. A value of a map, which only its own
-    // thread writes.
+    // SAFETY: the BPF helper checks the memory; what cannot be read is 0. A value of a map, which only its
+    // own thread writes.
     unsafe {
         bpf_probe_read_user((&raw mut high).cast(), 8, g.wrapping_add(STACK_HIGH) as *const _);
         let carrier = goroutine(process::program(ledger), g, u64::from(begins));
@@ -121,7 +121,8 @@ pub(crate) unsafe fn ended(ctx: &impl EbpfContext, ledger: *const Ledger, carrie
             give_back(program, g, carrier);
             return THREAD_INSIDE;
         }
-        // One with a request is given back as it leaves the thread: until then `has_left` asks for it.
+        // A goroutine with a request is given back as it leaves the thread: until then `has_left` asks for
+        // it.
         if carried(carrier) == 0 {
             give_back(program, g, carrier);
             *runs = Runs { g, carrier: 0 };
@@ -221,8 +222,8 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// What the thread of this slot runs from now on. Returns the goroutine that moves, and the element with its
-/// calls; 0 for that one if nothing is kept or nothing changes.
+/// Sets the goroutine that the thread of this slot runs from now on. Returns the goroutine that moves, and
+/// the element with its calls; 0 for that one if nothing is kept or nothing changes.
 ///
 /// # Safety
 /// The slot must be the running thread's.
@@ -233,7 +234,7 @@ unsafe fn moves(ctx: &impl EbpfContext, (slot, program): (u32, u64), event: u64)
     let Runs { g: before, carrier: kept } = unsafe { core::ptr::read_volatile(running) };
     if event == GO_SCHEDULE {
         runs(slot, NOTHING);
-        // By now another thread may have taken the goroutine and ended its calls.
+        // Another thread may have resumed the goroutine and ended its calls already.
         let is_its = kept != 0 && goroutine(program, before, 0) == kept;
         return (before, if is_its { kept } else { 0 });
     }
@@ -271,7 +272,7 @@ pub(crate) extern "C" fn goroutine(program: u64, g: u64, begins: u64) -> u64 {
     if carrier == 0 {
         return 0;
     }
-    // SAFETY: a value of a map, which nobody else has.
+    // SAFETY: a value of a map that no other thread uses.
     unsafe { (*open).depth = 0 };
     carry(u64::from(carrier), 0);
     if GOROUTINE_CALLS.insert(key, carrier, u64::from(BPF_NOEXIST)).is_err() {
@@ -309,7 +310,7 @@ pub(crate) extern "C" fn is_busy(program: u64, carrier: u64) -> u64 {
     if unsafe { core::ptr::read_volatile(&raw const (*open).depth) } != 0 {
         return 1;
     }
-    // What the request lay within has ended.
+    // The outer phase of the request has ended.
     let carried = carried(carrier) & !WITHIN;
     carry(carrier, carried);
     u64::from(carried != 0 && socket::state(carried, program as u32) == socket::OPEN)

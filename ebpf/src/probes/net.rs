@@ -94,7 +94,7 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// Whether it is a TCP socket; no where that cannot be told.
+/// Whether it is a TCP socket; false if unknown.
 #[inline(always)]
 fn is_tcp<M: Memory>(socket: *const u8) -> bool {
     if OFFSET_SOCK_PROTOCOL.load() == 0 || OFFSET_SOCK_TYPE.load() == 0 {
@@ -121,7 +121,7 @@ fn stretch(ledger: *const Ledger) -> u64 {
 /// The running thread has sent something.
 #[inline(always)]
 fn asked(socket: u64, ledger: *const Ledger) {
-    // SAFETY: a ledger in a map value; the helper has no preconditions.
+    // SAFETY: a ledger in a map value; the BPF helper has no preconditions.
     let asked = unsafe {
         Socket {
             sent_ns: bpf_ktime_get_ns(),
@@ -133,7 +133,7 @@ fn asked(socket: u64, ledger: *const Ledger) {
     match SOCKETS.get_ptr_mut(socket) {
         // SAFETY: a value of a map.
         Some(known) => unsafe { *known = asked },
-        // When full the least recently used one goes.
+        // When the map is full, the least recently used entry is evicted.
         None => {
             let _ = SOCKETS.insert(socket, asked, 0);
         }
@@ -171,8 +171,8 @@ fn round_trip_ns(socket: u64) -> u64 {
         return 0;
     }
     let place = socket + u64::from(OFFSET_TCP_RTT_MIN.load() + SAMPLE_VALUE);
-    // The member lies beyond the end of the type `sock`, so only the helper can read it: once an answer.
-    // SAFETY: the helper checks the memory; any four bytes are a number.
+    // The member lies beyond the end of the type `sock`, so only the BPF helper can read it: once an answer.
+    // SAFETY: the BPF helper checks the memory; any four bytes are a number.
     let us: u32 = unsafe { Plain::read(place as *const u8) };
     if us == u32::MAX { 0 } else { u64::from(us) * 1000 }
 }

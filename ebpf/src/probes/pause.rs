@@ -2,9 +2,9 @@
 //!
 //! Hooks: tp_btf or raw_tp hrtimer_expire_entry, where each CPU shows that it is alive, and a clock on each
 //! CPU that beats 20 times a second (the software event cpu-clock, idle CPUs too). Yields a record of each
-//! late beat, with the last time span in which no CPU ran a timer. All of it happens in interrupts, so no
-//! thread's wait for a CPU, in particular the agent's, can look like a pause. It decides nothing: a delay of
-//! one CPU is no pause.
+//! late beat, with the last time span in which no CPU ran a timer. All of it runs in interrupts, so that no
+//! thread's wait for a CPU, in particular the agent's, can look like a pause. The agent decides what is a
+//! pause: a delay of one CPU is none.
 
 use aya_ebpf::{
     bindings::BPF_RB_NO_WAKEUP,
@@ -42,13 +42,14 @@ fn expires<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// Lateness of a timer, by its own clock. Only where it ends a silence: two reads by a helper.
+/// Lateness of a timer by its own clock, ns. Called only where it ends a silence: it costs two reads by a BPF
+/// helper.
 #[inline(always)]
 fn late_ns(timer: u64, clock: u64) -> u64 {
     if OFFSET_TIMER_EXPIRES.load() == 0 {
         return 0;
     }
-    // SAFETY: the helper checks the memory; any words are times. The agent resolved the offset.
+    // SAFETY: the BPF helper checks the memory; any words are times. The agent resolved the offset.
     let late = unsafe {
         let now: u64 = Plain::read(clock as *const u8);
         now.wrapping_sub(load::<Plain, u64>(timer as *const u8, &OFFSET_TIMER_EXPIRES))
@@ -82,7 +83,7 @@ fn alive(now_ns: u64, late_ns: impl FnOnce() -> u64) {
 pub(crate) fn pulse(_ctx: PerfEventContext) -> u32 {
     // SAFETY: neither has preconditions.
     let (now_ns, cpu) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };
-    // Where the other hook is missing, beats are the only signs of life.
+    // Without the other hook, beats are the only signs of life.
     alive(now_ns, || 0);
     let Some(pulse) = PULSES.get_ptr_mut(cpu) else { return 0 };
     // SAFETY: a value of a map, which only this CPU writes, in this program, once the agent has started its
@@ -120,8 +121,8 @@ fn beat(pulse: &mut Pulse, now_ns: u64, cpu: u32) {
     pulse.stolen_ns = stolen_ns;
 }
 
-/// At most 40 a second come from each CPU, and 64 KiB hold 700 of them: one that finds no room would be no
-/// news.
+/// At most 40 records a second come from each CPU, and 64 KiB hold 700 of them: a record without room would
+/// add nothing new.
 #[inline(always)]
 fn tell(gap: &GapRecord) {
     let _ = GAPS.output::<GapRecord>(gap, u64::from(BPF_RB_NO_WAKEUP));
@@ -131,6 +132,6 @@ fn tell(gap: &GapRecord) {
 /// too.
 #[inline(always)]
 fn stolen() -> u64 {
-    // SAFETY: the helper has no preconditions.
+    // SAFETY: the BPF helper has no preconditions.
     steal::clock(Task::<Plain>::at(unsafe { bpf_get_current_task() } as *const u8))
 }

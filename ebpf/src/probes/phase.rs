@@ -1,8 +1,8 @@
 //! Family `phase`: the marker library's probe point.
 //!
 //! Hook: a uprobe at `guestscope_edge`. Yields an edge record with the thread's whole ledger and the sum of
-//! its process. It only reads the ledger: a switch of its own thread may come in the middle, so it copies,
-//! compares the sequence and copies again. It knows no phases; pairing is the agent's.
+//! its process. It only reads the ledger: its own thread may be switched in the middle, so it copies,
+//! compares the sequence and copies again. Edges are paired to phases by the agent.
 
 use aya_ebpf::{
     EbpfContext, Global,
@@ -28,8 +28,8 @@ use crate::{
     topology,
 };
 
-/// How often an edge copies the ledger before it gives up and says so. A switch takes microseconds and a copy
-/// 10 ns: two in a row were never seen.
+/// Attempts to copy the ledger before an edge gives up and is marked as torn. A switch takes microseconds and
+/// a copy 10 ns: two failures in a row were never seen.
 const COPIES: u32 = 3;
 
 /// Always zero: no jump is taken.
@@ -54,7 +54,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
     }
     // SAFETY: the stage belongs to this thread alone; every field is written below.
     unsafe {
-        // First: from here on waits of this thread say that they may come ahead of this edge.
+        // First: from here on, waits of this thread are marked as possibly preceding this edge.
         (*stage).operation = operation;
         (*stage).token = registers::argument::<1>(&ctx);
         (*stage).arguments = [
@@ -103,7 +103,7 @@ pub(crate) unsafe fn hand_over(current: Current, ledger: *mut Ledger, stage: *mu
     }
 }
 
-/// The same for an edge that does more than its operation says.
+/// Like [`hand_over`], for an edge that does more than its operation says.
 ///
 /// # Safety
 /// As for [`hand_over`].
@@ -212,6 +212,6 @@ unsafe fn read_name(stage: *mut EdgeRecord) -> bool {
     if bytes > NAME_BYTES as u64 {
         bytes = NAME_BYTES as u64;
     }
-    // SAFETY: `name` has NAME_BYTES bytes, and the helper checks the user's memory.
+    // SAFETY: `name` has NAME_BYTES bytes, and the BPF helper checks the user's memory.
     unsafe { bpf_probe_read_user((&raw mut (*stage).name).cast(), bytes as u32, pointer as *const _) == 0 }
 }

@@ -3,7 +3,7 @@
 //! Hooks: tp_btf or raw_tp sched_switch, sched_waking, sched_wakeup, sched_wakeup_new, sched_process_exec,
 //! sched_process_free, and the program `adopt`, which the agent's child runs on itself. Yields the ledgers,
 //! and fork, exec and exit records. A switch between two untracked tasks costs two failed lookups, and reads
-//! no clock. It knows nothing of phases.
+//! no clock. It does not handle phases.
 
 use core::arch::asm;
 
@@ -60,19 +60,20 @@ twins! {
 fn switches<C: Arguments>(ctx: &C) -> i32 {
     let prev = Task::<C::Memory>::at(ctx.at(1));
     let next = Task::<C::Memory>::at(ctx.at(2));
-    // One clock for both, read only when one of them is tracked: it is a third of the cost of a switch.
+    // One clock reading for both, only when one of them is tracked: reading it is a third of the cost of a
+    // switch.
     let mut now_ns = 0;
     // Likewise the time stolen from this CPU.
     let mut stolen_ns = 0;
     if let Some(ledger) = prev.ledger() {
-        // SAFETY: the helper has no preconditions.
+        // SAFETY: the BPF helper has no preconditions.
         now_ns = unsafe { bpf_ktime_get_ns() };
         stolen_ns = steal::clock(prev);
         switch_out(ctx, prev, ledger, now_ns, stolen_ns);
     }
     if let Some(ledger) = next.ledger() {
         if now_ns == 0 {
-            // SAFETY: the helper has no preconditions.
+            // SAFETY: the BPF helper has no preconditions.
             now_ns = unsafe { bpf_ktime_get_ns() };
             stolen_ns = steal::clock(prev);
         }
@@ -126,8 +127,8 @@ fn switch_out<C: Arguments>(
 }
 
 /// Measured on 6.18: switches away from some tasks, and wake-ups while they run, reach no tracepoint at all
-/// (perf misses the same ones), so the next task seems to go on waiting while it runs. The kernel's own
-/// stamps tell.
+/// (perf misses the same ones), so the next task seems to wait on while it runs. The kernel's own timestamps
+/// show it.
 #[inline(always)]
 fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u64) {
     // A wait whose end was not seen: the clock has stood still since the thread ran.
@@ -157,8 +158,8 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
     let call = call as u16;
     let entry_of = |call: u16| {
         let mut index = u64::from(call);
-        // SAFETY: it does nothing: else the compiler knows that all names lie in the table and drops the mask
-        // below, which is the verifiers' bound. The index is masked to the table's entries.
+        // SAFETY: an empty instruction. Without it the compiler sees that all names lie in the table and
+        // drops the mask below, which the verifier needs as a bound. The index is masked to the table's size.
         unsafe {
             asm!("{index} = {index}", index = inout(reg) index, options(nomem, nostack));
             core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add(index as usize & (CALLS - 1)))
@@ -192,7 +193,7 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
     (account, call)
 }
 
-/// Frozen outside system calls. Before 6.1 only the task itself says so.
+/// Frozen outside system calls. Before 6.1 only the task itself has a flag for it.
 #[inline(always)]
 fn is_frozen<M: Memory>(prev: Task<M>, state: u32) -> bool {
     let mask = MASK_TASK_FROZEN.load();
@@ -267,11 +268,11 @@ const NET: u8 = Account::Net as u8;
 fn wakes<C: Arguments>(ctx: &C) -> i32 {
     let woken = Task::<C::Memory>::at(ctx.at(0));
     if let Some(ledger) = woken.ledger() {
-        // In an interrupt this is the interrupted task; the reader of the record knows.
+        // In an interrupt this is the interrupted task; the reader of the record takes that into account.
         let waker = Current::new();
         // SAFETY: a ledger in a map value; `waking` writes only its stamp. The clock has no preconditions.
         unsafe {
-            // Only such waits need the call, and most wake-ups are not theirs.
+            // Only such waits need the call, and most wake-ups are of other waits.
             let may_be_a_timer = matches!((*ledger).account, POLL | NET);
             let waker = if may_be_a_timer { waker.with_its_call() } else { waker.alone() };
             (*ledger).waking(bpf_ktime_get_ns(), waker);
@@ -294,9 +295,9 @@ fn is_awake<C: Arguments>(ctx: &C) -> i32 {
     0
 }
 
-/// A new task is being enqueued, by its maker. Not at `sched_process_fork`: from 7.0 on programs there can be
+/// A new task is enqueued by its creator. Not at `sched_process_fork`: from 7.0 on programs there can be
 /// preempted, and the kernel runs none a second time on a CPU where it is running (a46023d5616e), so that
-/// births went unseen. Here the lock of a run queue is held.
+/// forks were missed. Here the lock of a run queue is held.
 #[inline(always)]
 fn births<C: Arguments>(ctx: &C) -> i32 {
     if let Some(parent) = Current::new().ledger() {
@@ -374,8 +375,8 @@ fn is_freed<C: Arguments>(ctx: &C) -> i32 {
 pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
     let pid_tgid = bpf_get_current_pid_tgid();
     registers::find();
-    // SAFETY: the helpers have no preconditions; the ledger is in a map value and its task is running this
-    // program.
+    // SAFETY: the BPF helpers have no preconditions; the ledger is in a map value and its task is running
+    // this program.
     unsafe {
         let address = Current::new().address;
         if let Some(ledger) = task::create(pid_tgid as u32, (pid_tgid >> 32) as u32, address) {

@@ -4,8 +4,8 @@
 //! later) tells when something came, in any context; sock_recv_length and sock_send_length (6.3 and later)
 //! which thread took it and which answered; inet_sock_set_state and tcp_destroy_sock when a connection is
 //! over. Yields edges like the marker library's, without numbers: a request at the first receive after the
-//! last send, and at each send an end that the next send takes back. Only lengths are looked at. It only
-//! knows connections whose own end is watched: a connection that a server opened itself has another port.
+//! last send, and at each send an end that the next send takes back. Only lengths are read. Only connections
+//! whose local end is watched are known: a connection that the server itself opened has another port.
 
 mod edge;
 mod known;
@@ -90,7 +90,7 @@ pub(crate) struct Connection {
     taken_ns: u64,
     /// Arrival of the first bytes of the last receive, until there is an answer; 0 for none.
     last_ns: u64,
-    /// Its port, or the address of its path: a change means another socket in the same memory.
+    /// Port, or address of the path: a change means another socket in the same memory.
     end: u64,
     /// The process with its request.
     tgid: u32,

@@ -1,9 +1,10 @@
 //! Family `throttle`: the part of a wait for a CPU that is the group's lack of quota.
 //!
-//! Hook: tp_btf or raw_tp sched_migrate_task, since a waiting thread that is moved goes on under another
-//! clock. Yields the throttle clock of a thread's group on its CPU to family `sched`, which hands it to the
-//! ledger. A thread gets no event when its group runs out: others of the group may use the quota up while it
-//! waits. So the clock is read where a wait begins and where it ends. It knows no quotas and reads no cgroup.
+//! Hook: tp_btf or raw_tp sched_migrate_task, since a waiting thread that is moved to another CPU continues
+//! under another clock. Yields the throttle clock of a thread's group on its CPU to family `sched`, which
+//! hands it to the ledger. A thread gets no event when its group runs out: others of the group may use the
+//! quota up while it waits. So the clock is read where a wait begins and where it ends. Neither quotas nor
+//! cgroup files are read.
 
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel};
 use guestscope_contract::{
@@ -64,8 +65,8 @@ pub(crate) fn arriving<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u6
     }
 }
 
-/// The clock by which a task's wait began: its group's, or that of the group it was removed from meanwhile,
-/// which may be gone already. Memory that is no queue of this CPU any more is not believed; other wrong
+/// The clock by which a task's wait began: its group's, or that of the group from which it was removed in
+/// between, which may be freed already. Memory that is no longer a queue of this CPU is ignored; other wrong
 /// values are bounded by the wait.
 #[inline(always)]
 fn clock_of_wait<M: Memory>(task: Task<M>, ledger: &Ledger, now_ns: u64) -> ThrottleClock {
@@ -83,7 +84,7 @@ fn clock_of_wait<M: Memory>(task: Task<M>, ledger: &Ledger, now_ns: u64) -> Thro
 /// A word of the kernel's memory at any address; 0 where it cannot be read.
 #[inline(always)]
 fn read(address: u64, offset: u32) -> u64 {
-    // SAFETY: the helper checks the memory that it reads.
+    // SAFETY: the BPF helper checks the memory that it reads.
     unsafe { bpf_probe_read_kernel((address + u64::from(offset)) as *const u64) }.unwrap_or(0)
 }
 
@@ -177,7 +178,7 @@ fn migrates<C: Arguments>(ctx: &C) -> i32 {
     // switched in meanwhile. The clock has no preconditions. The agent resolved the offsets of two pointers.
     unsafe {
         let ledger = &mut *ledger;
-        // Only a thread whose wait has begun. One that is about to be woken waits for something else.
+        // Only a thread whose wait has begun. A thread that is about to be woken waits for something else.
         if ledger.state == LIMITED {
             let now_ns = bpf_ktime_get_ns();
             let clock = clock_of_wait(task, ledger, now_ns);
@@ -199,8 +200,9 @@ fn clock_elsewhere<M: Memory>(task: Task<M>, cpu: u64, now_ns: u64) -> ThrottleC
             let queues: u64 = load::<M, _>(group, &OFFSET_GROUP_CFS_RQ);
             return clock_at(bpf_probe_read_kernel((queues + cpu * 8) as *const u64).unwrap_or(0));
         }
-        // It is kept off the other queue as well, mostly by the same lack of quota. That queue's clock would
-        // not show it: it begins when a thread is taken off that queue, which this one never was.
+        // The thread is also kept off the new queue, mostly by the same lack of quota. The new queue's clock
+        // does not show that: it starts when a thread is taken off that queue, and this thread was never on
+        // it.
         let is_kept_off = OFFSET_TASK_THROTTLED.load() != 0 && task.load::<u8>(&OFFSET_TASK_THROTTLED) != 0;
         if is_kept_off {
             ThrottleClock { group: OWN_CLOCK, ns: now_ns }

@@ -21,7 +21,7 @@ use crate::{
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(super) extern "C" fn socket_edge(slot: u32, what: u32, socket: u64, watch: u32, arrived_ns: u64) -> u64 {
-    // Where no requests are wanted the verifier checks nothing more.
+    // Where no requests are wanted, the verifier removes the rest.
     if HAS_REQUESTS.load() == 0 {
         return 0;
     }

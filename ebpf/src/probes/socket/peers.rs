@@ -1,5 +1,5 @@
-//! Connections by the ports of their other ends: a program that receives on one thread and serves on another
-//! knows at least the client.
+//! Connections by the ports of their remote ends: a program that receives on one thread and serves on another
+//! knows at least its client.
 
 use super::{INET, INET6};
 use crate::{
@@ -17,7 +17,7 @@ pub(super) fn port<M: Memory>(socket: *const u8, family: u16) -> u64 {
     u64::from(u16::from_be(unsafe { load::<M, u16>(socket, &OFFSET_SOCK_PEER) }))
 }
 
-/// A connection is known from now on. Of two with the same port neither can be told from the other.
+/// Adds a connection. Of two with the same remote port, neither can be identified.
 #[inline(always)]
 pub(super) fn note(socket: u64, peer: u64) {
     if peer == 0 {

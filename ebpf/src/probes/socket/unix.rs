@@ -19,8 +19,8 @@ pub(super) fn address(socket: *const u8) -> u64 {
     if OFFSET_UNIX_ADDRESS.load() == 0 {
         return 0;
     }
-    // The member lies beyond the end of the type `sock`, so only the helper can read it.
-    // SAFETY: the helper checks the memory; any eight bytes are a number.
+    // The member lies beyond the end of the type `sock`, so only the BPF helper can read it.
+    // SAFETY: the BPF helper checks the memory; any eight bytes are a number.
     unsafe { Plain::read((socket as u64 + u64::from(OFFSET_UNIX_ADDRESS.load())) as *const u8) }
 }
 
@@ -36,15 +36,15 @@ pub(super) extern "C" fn socket_watch(address: u64) -> u64 {
         return 0;
     }
     let mut path = [0_u8; PATH_ROOM];
-    // SAFETY: the helper checks the memory; as many bytes as the buffer has are read at most.
+    // SAFETY: the BPF helper checks the memory; as many bytes as the buffer has are read at most.
     unsafe {
         let bytes: u32 = Plain::read((address + u64::from(OFFSET_ADDRESS_BYTES.load())) as *const u8);
         let mut bytes = u64::from(bytes.wrapping_sub(FAMILY_BYTES));
         if bytes == 0 || bytes > PATH_BYTES as u64 {
             return 0;
         }
-        // It does nothing: else the compiler knows that the mask below changes nothing and drops it, and it
-        // is the verifiers' bound.
+        // An empty instruction: without it the compiler sees that the mask below changes nothing and drops
+        // it, and the verifier needs it as a bound.
         asm!("{bytes} = {bytes}", bytes = inout(reg) bytes, options(nomem, nostack));
         bytes &= PATH_ROOM as u64 - 1;
         let from = address + u64::from(OFFSET_ADDRESS_NAME.load() + FAMILY_BYTES);
