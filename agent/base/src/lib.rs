@@ -1,5 +1,5 @@
-//! What every part of the agent may use: text that somebody else chose, files where anybody may write, waits
-//! that end, secrets, clocks. It knows nothing of phases and of the kernel's programs.
+//! What every part of the agent may use: text and files from untrusted sources, waits with a time limit,
+//! secrets, clocks. Independent of phases and of BPF.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]

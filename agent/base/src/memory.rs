@@ -1,8 +1,9 @@
-//! The last limit of the commands that read files of others: a bound on memory, then an error and the end.
+//! The last limit of the commands that read run folders of others: a bound on memory, then an error and the
+//! end.
 //!
-//! Reads are bounded where they happen, with better messages. This is for cases that nobody thought of:
-//! without it the kernel would kill the process, or another one, and a failed allocation would abort it.
-//! `run` and `attach` set no limit.
+//! Reads have their own bounds, with better messages. This bound is for unforeseen cases: without it the
+//! kernel would kill this process or another one, or a failed allocation would abort it. `run` and `attach`
+//! set no limit.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -101,7 +102,7 @@ unsafe impl GlobalAlloc for Counted {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // The block may be moved, and both copies exist meanwhile.
+        // The block may move; both copies exist during the move.
         take(taken(resized(layout, bytes)));
         TAKEN.fetch_sub(taken(layout), Ordering::Relaxed);
         // SAFETY: as the caller promises.

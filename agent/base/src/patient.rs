@@ -25,7 +25,7 @@ static HELD_UP: AtomicUsize = AtomicUsize::new(0);
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    /// It took too long. It may still be done later.
+    /// The time limit passed. The work may still be done later.
     #[error("it did not answer in time")]
     Late,
     /// Too many others wait for their answers, or no thread can be started.
@@ -87,7 +87,7 @@ fn within_most<T: Send + 'static>(
             Ok(done) => return Ok(done),
             Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(NoAnswer::Late),
             Err(RecvTimeoutError::Timeout) => meanwhile(),
-            // It panicked: release binaries end then.
+            // The thread panicked. (Release binaries abort on a panic.)
             Err(RecvTimeoutError::Disconnected) => return Err(NoAnswer::Busy),
         }
     }

@@ -1,8 +1,8 @@
 //! Facts from /proc about a process: its state, its numbers, its mappings. Read as bytes, since a process
 //! chooses its name and the names of its files.
 //!
-//! Yields plain values. A library for this was dropped: it takes `/SYSVx`, which anybody can name a file, for
-//! shared memory, and panics.
+//! Yields plain values. No library is used: the one tried takes a file named `/SYSVx` for shared memory, and
+//! panics.
 
 use std::{
     ffi::OsString,
@@ -155,7 +155,7 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 

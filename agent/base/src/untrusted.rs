@@ -98,7 +98,7 @@ impl fmt::Display for Untrusted {
     }
 }
 
-/// With the code points of what may not be shown, for developers.
+/// For developers: characters that may not be printed appear as code points.
 impl fmt::Debug for Untrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;

@@ -50,7 +50,7 @@ pub struct Cgroup {
     pub memory_file: Option<String>,
 }
 
-/// Where a group of the process lies in the file system.
+/// Where a group of the process is in the file system.
 #[derive(Debug)]
 struct Place {
     version: u8,
@@ -100,7 +100,7 @@ pub(super) fn cpu_mount(root: &Root) -> Option<String> {
 }
 
 impl Place {
-    /// Version 1 if it has the controller, else version 2.
+    /// Finds the group of version 1 if it has the controller, else that of version 2.
     fn find(groups: &str, mounts: &str, controller: &str) -> Option<Self> {
         let lines = || {
             groups.lines().filter_map(|line| {

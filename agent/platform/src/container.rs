@@ -50,7 +50,7 @@ const ID_DIGITS: usize = 64;
 pub struct Container {
     /// Namespaces prove one.
     pub is_container: bool,
-    /// The engine, as far as files and paths tell.
+    /// The engine, as far as files and paths show it.
     pub runtime: Option<String>,
     /// The engine's id: 64 hexadecimal digits.
     pub id: Option<String>,
@@ -67,8 +67,8 @@ pub(super) fn detect(root: &Root, subject: Subject, cgroup: &Cgroup, notes: &mut
     }
     let Namespaces { own, initial } = namespaces(root, subject, notes);
     let names = names(root, subject, cgroup, root_mount);
-    // One kind is any sandboxed service (`unshare --pid`), and so are two kinds without an engine or a root
-    // file system of its own (systemd's ProtectHostname and PrivateIPC).
+    // One separate namespace is common for any sandboxed service (`unshare --pid`), and so are two without an
+    // engine or a separate root file system (systemd's ProtectHostname and PrivateIPC).
     let is_made = id.is_some() || !names.is_empty() || has_own_root(root_mount);
     let by_namespaces = match own.as_slice() {
         ["pid"] => initial == 0 || is_made,
@@ -88,7 +88,7 @@ pub(super) fn detect(root: &Root, subject: Subject, cgroup: &Cgroup, notes: &mut
     Container { is_container, runtime: names.into_iter().next().map(|(_, name)| name), id }
 }
 
-/// gVisor's kernel has a fixed version of its own, and its command line says so.
+/// gVisor's kernel reports a fixed version, and its command line names it.
 pub(super) fn is_gvisor(root: &Root) -> bool {
     let says =
         |path: &str| root.text(path).is_some_and(|text| text.contains("gvisor") || text.contains("gVisor"));

@@ -17,7 +17,7 @@ const CPUS: u32 = 1 << 16;
 pub struct CpuList(Vec<(u32, u32)>);
 
 impl CpuList {
-    /// Parses the kernel's notation: `0-3,8,10-11`. None for anything else.
+    /// Parses the kernel's notation: `0-3,8,10-11`. Returns none for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let mut ranges = Vec::new();
         for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -109,7 +109,7 @@ impl Cores {
         let online = root.value(online_file).and_then(|text| CpuList::parse(&text));
         let status = root.text(&subject.file("status")).unwrap_or_default();
         let affinity = field(&status, "Cpus_allowed_list", ':').and_then(CpuList::parse);
-        // Where /sys is hidden there is no list of online CPUs: then the affinity is all that is known.
+        // Where /sys is hidden there is no list of online CPUs: only the affinity is known.
         let online = online.or_else(|| affinity.clone()).unwrap_or_default();
         // The affinity may name CPUs that are not online.
         let allowed = affinity.map_or_else(|| online.clone(), |affinity| affinity.and(&online));

@@ -1,6 +1,6 @@
-//! What an x86 processor says about a hypervisor: the bit, and the name in the hypervisor's own leaf.
+//! What an x86 processor reports about a hypervisor: the feature bit, and the name in the hypervisor's leaf.
 //!
-//! Yields [`Cpuid`] as plain data, so that a test can supply it. It decides nothing.
+//! Yields [`Cpuid`] as plain data, so that a test can supply it. It is judged in `machine`.
 
 /// The processor's answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Cpuid {
         Some(Self { hypervisor: true, vendors })
     }
 
-    /// None: only x86-64 has CPUID.
+    /// None on this architecture: only x86-64 has CPUID.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn here() -> Option<Self> {
         None

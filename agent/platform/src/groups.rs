@@ -18,7 +18,8 @@ const PATH_BYTES: usize = 4_096;
 #[derive(Debug)]
 pub struct Groups {
     root: Root,
-    /// None for a number that no directory had: a group exists before any record of it, so none comes later.
+    /// None for a number that no directory had: groups exist before any record of them, so it will not appear
+    /// later.
     paths: HashMap<u64, Option<Untrusted>>,
     may_look: bool,
 }

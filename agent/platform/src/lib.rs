@@ -1,8 +1,8 @@
 //! What the guest is, with the evidence for it: machine, container, cores, limits, and facts for the
 //! manifest.
 //!
-//! Yields [`Guest`]. Everything is read below a [`Root`], in bounded size, and what cannot be read is not
-//! known: nothing here fails. It reads once; what a program does with the guest later is seen by [`Usage`].
+//! Yields [`Guest`]. Everything is read below a [`Root`], in bounded size; what cannot be read is unknown,
+//! and nothing here fails. It reads once; [`Usage`] follows what a program does later.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]
@@ -49,7 +49,7 @@ pub struct Evidence {
     pub about: About,
     /// A path below the root, or the name of an instruction.
     pub source: String,
-    /// Its content, and whether that counted.
+    /// Its content, and whether it counted.
     pub says: String,
 }
 

@@ -1,8 +1,8 @@
 //! The machine axis: bare metal, virtual machine or microVM, and its hypervisor.
 //!
 //! Yields [`Machine`] from CPUID, DMI, ACPI, the device tree and the kernel's command line, in the order of
-//! trust that systemd's detection has established. A microVM is a virtual machine without a PC's firmware. It
-//! says nothing of containers.
+//! trust that systemd's detection has established. A microVM is a virtual machine without the firmware of a
+//! PC. Containers are found by `container`.
 
 use super::{
     About, Notes,
@@ -85,7 +85,7 @@ struct Signs {
     firmware: Firmware,
     /// The hypervisor's name by CPUID; empty if the table has no entry for it.
     leaf: Option<String>,
-    /// CPUID says that there is no hypervisor.
+    /// CPUID reports no hypervisor.
     no_hypervisor: bool,
     product: Option<(&'static str, bool)>,
     cmdline: String,
@@ -93,7 +93,7 @@ struct Signs {
     kernel: Kernel,
 }
 
-/// Special kernels, which tell more than the hardware does.
+/// Special kernels, which show more than the hardware does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kernel {
     Any,
@@ -215,7 +215,7 @@ impl Signs {
         if self.firmware.has_acpi_owner("BOCHS").is_some() {
             return Some("QEMU microvm");
         }
-        // Before it had ACPI (1.8), Firecracker told the kernel its devices on the command line.
+        // Firecracker before ACPI (1.8) listed its devices on the kernel's command line.
         let words: Vec<&str> = self.cmdline.split_whitespace().collect();
         let by_cmdline =
             words.contains(&"pci=off") && words.iter().any(|word| word.starts_with("virtio_mmio.device="));

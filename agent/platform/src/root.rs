@@ -30,7 +30,7 @@ impl Root {
         Self(PathBuf::from("/"))
     }
 
-    /// A tree that was recorded somewhere else.
+    /// A tree that was recorded on another guest.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
         Self(directory.into())
     }
@@ -103,8 +103,8 @@ impl Root {
     }
 }
 
-/// One value for people and attributes: no control characters, no space around it, bounded; none if nothing
-/// is left.
+/// Cleans one value for display and attributes: no control characters, no space around it, bounded; none if
+/// nothing is left.
 pub(super) fn clean(text: &str) -> Option<String> {
     let kept = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
     let cleaned: String =

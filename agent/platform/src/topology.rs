@@ -1,7 +1,7 @@
 //! Position of each CPU: its core, its last level of cache, its memory node.
 //!
-//! Yields positions by CPU number, to tell how far a thread moved. A guest that hides its caches gets one for
-//! each package; one that hides everything has CPUs that share only the node.
+//! Yields positions by CPU number, to measure how far a thread moved. If a guest hides its caches, each
+//! package counts as one cache; if it hides everything, its CPUs share only the node.
 
 use guestscope_contract::Position;
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::unpack;
 
-    /// Two packages of two cores of two threads; each package is a node and has a cache of its own.
+    /// Two packages of two cores of two threads; each package is a node and has one cache.
     fn server() -> String {
         let cpus = (0..8_u32).map(|cpu| {
             let (core, package) = (cpu & !1, cpu & !3);

@@ -83,8 +83,8 @@ impl Usage {
         }
     }
 
-    /// Puts the findings into the guest's facts, which stay as they are without findings. `has_waited` says
-    /// that threads waited for a device.
+    /// Writes the findings into the guest's facts; without findings they stay unchanged. `has_waited`:
+    /// whether threads waited for a device.
     pub fn apply(&self, guest: &mut Guest, has_waited: bool) {
         guest.gpu_used = self.gpu || has_waited;
         let online = &guest.cores.online;

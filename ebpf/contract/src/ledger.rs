@@ -27,8 +27,7 @@ pub const RUNNING: u8 = 1;
 pub const RUNNABLE: u8 = 2;
 /// Off the CPU, waiting for something.
 pub const BLOCKED: u8 = 3;
-/// Off the CPU and runnable, its group perhaps out of quota: the group's throttle clock gives that part of
-/// the wait.
+/// Off the CPU and runnable, its group perhaps out of quota: the group's throttle clock gives that part.
 pub const LIMITED: u8 = 4;
 
 /// How long a waking may precede the clock of a switch-out and still be of that wait. A waker looks at the

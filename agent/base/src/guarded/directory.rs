@@ -1,4 +1,5 @@
-//! One directory held open. Renaming it does no harm, nor do files put into it under names of ours.
+//! A directory held open by its descriptor: neither renaming it nor files that others put into it under our
+//! names do any harm.
 
 use std::{
     fs::File,
@@ -141,7 +142,7 @@ impl Directory {
     /// Gives a written file its name, replacing an existing one.
     ///
     /// # Errors
-    /// It cannot have the name, or somebody has put something else in its place.
+    /// The name is not possible, or another process has put a different file there.
     pub fn finish(&self, temporary: &str, file: &File, name: &str) -> io::Result<()> {
         self.put(temporary, name)?;
         if self.is_ours(name, file) {

@@ -77,7 +77,8 @@ fn is_empty(directory: &OwnedFd) -> io::Result<bool> {
         openat(directory, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let mut entries = [0_u8; 1024];
     loop {
-        // SAFETY: the buffer lives across the call, which writes as many bytes as it is told at most.
+        // SAFETY: the buffer lives across the call, which writes at most as many bytes as its argument
+        // allows.
         let read = unsafe {
             libc::syscall(libc::SYS_getdents64, opened.as_raw_fd(), entries.as_mut_ptr(), entries.len())
         };

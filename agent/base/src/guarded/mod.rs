@@ -1,11 +1,11 @@
-//! The only access to files below a directory that somebody else owns or may write.
+//! The only access to files below a directory that another user owns or may write.
 //!
 //! The agent is root; the directory may belong to the program that it observes. So a directory is held open,
-//! everything in it is reached through its descriptor, and no link is followed there ([`opening`]). A file is
-//! made only where no name was, and is read again by the descriptor that made it ([`Part`]). A file of others
-//! is read if it is regular, of the expected owner and of bounded size ([`Directory::read`]). Nothing changes
-//! its owner: files for a user are made by a thread with that user's rights, so that the kernel decides what
-//! is allowed ([`Owner`]). It knows no file formats.
+//! everything in it is reached through its descriptor, and no link in it is followed ([`opening`]). A file is
+//! created only where no name exists, and is read again through the descriptor that created it ([`Part`]).
+//! Files of others are read only if they are regular, of the expected owner and of bounded size
+//! ([`Directory::read`]). No owner is changed afterwards: files for a user are created by a thread with that
+//! user's rights, so that the kernel decides what is allowed ([`Owner`]). File formats are handled elsewhere.
 
 mod directory;
 mod making;

@@ -15,8 +15,8 @@ use nix::{
     sys::stat::Mode,
 };
 
-/// The kernel says EAGAIN if something was renamed meanwhile, since it cannot tell whether the path left the
-/// directory. It says the same of a file on which somebody holds a lease.
+/// Attempts, since the kernel returns EAGAIN when something was renamed during the call and it cannot tell
+/// whether the path left the directory. It returns EAGAIN as well for a file with a lease.
 const ATTEMPTS: u32 = 32;
 
 /// Opens `path` below `directory`. Never takes a controlling terminal; the descriptor is closed on exec.
@@ -26,7 +26,7 @@ pub(super) fn open(directory: impl AsFd, path: &Path, flags: OFlag, mode: Mode) 
     let no_terminal = if flags.contains(OFlag::O_PATH) { OFlag::empty() } else { OFlag::O_NOCTTY };
     let flags = flags | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | no_terminal;
     match at_once(directory, path, flags, mode) {
-        // Kernels say ENOSYS, filters EPERM; a file may say EPERM as well.
+        // Kernels return ENOSYS, filters EPERM; a file may give EPERM as well.
         Err(Errno::ENOSYS | Errno::EPERM) => Ok(step_by_step(directory, path, flags, mode)?),
         opened => Ok(opened?),
     }

@@ -68,14 +68,14 @@ impl Drop for Assumed {
     fn drop(&mut self) {
         set_file_user(self.before.uid);
         set_file_group(self.before.gid);
-        // What could be set can be set back; if not, the thread has too few rights, not too many.
+        // Groups that could be set can be restored; if not, the thread has too few rights, not too many.
         set_groups(&self.before.groups).unwrap_or_default();
     }
 }
 
 /// Sets the groups of the calling thread: `setgroups` of the C library would change all threads.
 fn set_groups(groups: &[u32]) -> io::Result<()> {
-    // SAFETY: the list lives across the call, which reads as many numbers as it is told.
+    // SAFETY: the list lives across the call, which reads as many numbers as its length argument says.
     let set = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -52,12 +52,12 @@ pub fn read_begin(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Opens a file at a path where others may have put anything. It is looked at before it is opened: opening a
+/// Opens a file at a path where others may have put anything. Its type is checked before opening: opening a
 /// FIFO waits for its writer, or wakes and then breaks that writer, and opening a device may do anything.
 /// Links on the way are followed.
 ///
 /// # Errors
-/// It is no regular file, somebody holds a lease on it, or it cannot be opened.
+/// It is not a regular file, another process holds a lease on it, or it cannot be opened.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
     open_found(&found)
@@ -107,7 +107,7 @@ pub fn read_again(file: &File, bytes: u64) -> io::Result<Vec<u8>> {
 pub(super) fn whole(file: &File, owners: Option<&[u32]>, bytes: u64) -> io::Result<Vec<u8>> {
     check(&file.metadata()?, owners, bytes)?;
     let mut content = Vec::new();
-    // It may grow meanwhile.
+    // The file may grow while it is read.
     Part::new(file.try_clone()?, 0, bytes.saturating_add(1)).read_to_end(&mut content)?;
     if content.len() as u64 > bytes { Err(too_large(bytes)) } else { Ok(content) }
 }

@@ -13,11 +13,11 @@ pub fn reserve(total_bytes: u64) -> u64 {
     (total_bytes / 20).min(RESERVE_BYTES)
 }
 
-/// Checks that so many more bytes leave the reserve free on this file's file system. Blocks reserved for root
+/// Checks that `bytes` more bytes leave the reserve free on this file's file system. Blocks reserved for root
 /// do not count as free.
 ///
 /// # Errors
-/// They do not, or the file system does not tell its free space.
+/// They do not, or the free space of the file system cannot be read.
 pub fn has_room(file: &File, bytes: u64) -> io::Result<()> {
     let stats = fstatvfs(file)?;
     // Some file systems report no size.

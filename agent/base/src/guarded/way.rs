@@ -1,9 +1,9 @@
 //! The path to a directory that the caller names. It may lead through directories of others: links in those
 //! are not followed.
 //!
-//! Yields the directory, made if it is missing. A link of root's, or of the user with whose rights this
-//! thread works, is that user's choice and is followed; a link of anybody else's would choose where a folder
-//! of root's lies.
+//! Yields the directory, created if it is missing. A link that belongs to root, or to the user whose rights
+//! this thread has, is followed. Any other link is not: its owner could choose where root creates a
+//! directory.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -75,7 +75,7 @@ fn next(here: &OwnedFd, step: &OsStr) -> io::Result<Step> {
     match openat(here, step, ON_THE_WAY, Mode::empty()) {
         Ok(directory) => Ok(Step::Directory(directory)),
         Err(Errno::ENOENT) => match making::make(here, Path::new(step), Mode::from_bits_truncate(0o755)) {
-            // Another process made it meanwhile.
+            // Another process has created it in the meantime.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok(Step::Directory(openat(here, step, ON_THE_WAY, Mode::empty())?))
             }
@@ -125,7 +125,8 @@ mod tests {
         tests::{OWNER, is_root, make, names, of_owner},
     };
 
-    /// In a directory that a user owns, that user's links choose nothing; root's and the caller's own do.
+    /// In a directory that a user owns, links of that user are not followed; links of root and of the caller
+    /// are.
     #[rstest]
     #[case::of_another("runs", Some(OWNER.uid), Uid::from_raw(0), false)]
     #[case::of_another_further_up("runs/deep/er", Some(OWNER.uid), Uid::from_raw(0), false)]

@@ -36,7 +36,7 @@ fn said(text: &str) {
     let _ = Patient(io::stderr()).write_all(text.as_bytes());
 }
 
-/// From here on a thread of its own writes all messages; it calls `settle` first.
+/// From now on a separate thread writes all messages; it calls `settle` first.
 ///
 /// # Errors
 /// No thread can be started.
@@ -44,7 +44,7 @@ pub fn say_by_thread(settle: impl FnOnce() + Send + 'static) -> io::Result<()> {
     teller::start(settle, said)
 }
 
-/// Waits for a limited time until all is written: nobody may read it.
+/// Waits until all messages are written, for a limited time: the reader may have stopped.
 pub fn finish() {
     teller::finish();
 }

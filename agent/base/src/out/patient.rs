@@ -1,4 +1,4 @@
-//! Blocking writes to a descriptor that somebody else may have made nonblocking.
+//! Blocking writes to a descriptor that another process may have made nonblocking.
 
 use std::{
     io::{self, ErrorKind, Write},
@@ -40,7 +40,7 @@ fn wait(way: &impl AsFd, limit: Duration) -> io::Result<()> {
     // SAFETY: the structure lives across the call.
     match unsafe { libc::poll(&raw mut poll, 1, limit_ms) } {
         0 => Err(io::Error::new(ErrorKind::TimedOut, "its reader takes nothing")),
-        // A signal may have come: the next write tells.
+        // A signal may have interrupted the wait: the next write shows it.
         _ => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
-//! A thread that writes messages, so that nobody else waits for a stopped terminal or a full pipe.
+//! A thread that writes messages, so that no other thread waits for a stopped terminal or a full pipe.
 //!
-//! It takes text that is fit for people, and writes it in order. Messages that do not fit into its queue are
+//! It takes text that is safe to print, and writes it in order. Messages that do not fit into its queue are
 //! dropped and counted.
 
 use std::{

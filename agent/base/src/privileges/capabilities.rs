@@ -107,8 +107,8 @@ fn prctl(option: i32, value: libc::c_ulong, more: libc::c_ulong) -> io::Result<(
     Ok(())
 }
 
-/// Also keeps them from any program that this thread might become. A thread without CAP_SETPCAP may not do
-/// this, and need not: it has nothing to hand on.
+/// Also keeps them from any program that this thread might execute. A thread without CAP_SETPCAP may not do
+/// this, and need not: it has nothing to pass on.
 fn forget_what_could_come_back() {
     // Kernels before 4.3 have no ambient set.
     let _ = prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0);
@@ -120,8 +120,8 @@ fn forget_what_could_come_back() {
     let _ = prctl(PR_SET_SECUREBITS, SECUREBITS, 0);
 }
 
-/// Drops everything, in this thread alone: for a thread that only computes and writes, and for a process that
-/// is about to become a helper's program. Makes system calls alone.
+/// Drops all capabilities, in this thread only: for a thread that only computes and writes, and for a process
+/// that is about to execute the NVML reader. Makes nothing but system calls.
 ///
 /// # Errors
 /// The kernel's error.
@@ -144,17 +144,17 @@ pub fn keep_signals(is_needed: bool) -> io::Result<()> {
     keep(permitted()? & kill)
 }
 
-/// Becomes a user who owns nothing, in a process that is about to become a helper's program: without any
-/// capability, in no group but `groups`. Where this process may not change its user, it keeps that of the
-/// agent. Makes system calls alone.
+/// Becomes a user who owns nothing, in a process that is about to execute the NVML reader: without any
+/// capability, in no group but `groups`. Where this process may not change its user, it keeps the agent's.
+/// Makes nothing but system calls.
 ///
 /// # Errors
 /// The kernel's error.
 pub fn become_nobody(groups: &[Gid]) -> io::Result<()> {
-    /// `nobody` on most systems; no file of a distribution belongs to it.
+    /// User `nobody` on most systems; no file of a distribution belongs to it.
     const NOBODY: u32 = 65_534;
     forget_what_could_come_back();
-    // In a user namespace without such a number it keeps the agent's user, without capabilities.
+    // In a user namespace without this user ID it keeps the agent's user, without capabilities.
     if nix::unistd::geteuid().is_root() && nix::unistd::setgroups(groups).is_ok() {
         let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
         let _ = nix::unistd::setresgid(gid, gid, gid);
@@ -163,8 +163,8 @@ pub fn become_nobody(groups: &[Gid]) -> io::Result<()> {
     drop_all()
 }
 
-/// Drops everything but the list above, in this thread and in every thread that is started later. Kernels
-/// before 5.8 know neither CAP_BPF nor CAP_PERFMON: CAP_SYS_ADMIN stands for both.
+/// Drops all capabilities but the list above, in this thread and in every thread that is started later.
+/// Kernels before 5.8 know neither CAP_BPF nor CAP_PERFMON: CAP_SYS_ADMIN stands for both.
 ///
 /// # Errors
 /// The kernel's error.
@@ -172,7 +172,7 @@ pub fn drop_unneeded(work: Work) -> io::Result<()> {
     let had = permitted()?;
     forget_what_could_come_back();
     keep(had & work.capabilities())?;
-    // No program that this process might start can gain anything back.
+    // No program that this process might start can regain them.
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)
 }
 

@@ -1,9 +1,9 @@
 //! A filter of system calls (seccomp) for all threads of this process: only those that
 //! [`calls`](super::calls) lists pass.
 //!
-//! The rest fails as if the kernel lacked the call or refused it: an agent that makes an unforeseen call goes
-//! on and says so, as on old kernels. Only a call by another architecture's table ends the process, since the
-//! agent makes none. Programs that were started before are not under the filter.
+//! Any other call fails as if the kernel lacked or refused it: an agent that makes an unforeseen call
+//! continues and reports it, as on old kernels. Only a call by another architecture's table ends the process,
+//! since the agent makes none. Programs that were started before are not under the filter.
 
 use std::io;
 
@@ -70,7 +70,7 @@ fn load(offset: u32) -> sock_filter {
     instruction(BPF_LD | BPF_W | BPF_ABS, offset)
 }
 
-/// Continues if the loaded value is this one, else skips `skip` instructions.
+/// Returns an instruction that continues if the loaded value is this one, else skips `skip` instructions.
 fn unless(value: u32, skip: u8) -> sock_filter {
     sock_filter { jf: skip, ..instruction(BPF_JMP | BPF_JEQ | BPF_K, value) }
 }

@@ -2,8 +2,8 @@
 //! needs.
 //!
 //! Three layers: which capabilities are left ([`capabilities`]), which system calls can still be made and
-//! with what ([`filter`]), and that no other process reads its memory, alive or as a core dump. Nothing is
-//! ever gained. docs/security.md tells what stays, and why.
+//! with what ([`filter`]), and that no other process reads its memory, alive or as a core dump. No privilege
+//! is ever regained. docs/security.md explains what stays, and why.
 
 mod calls;
 mod capabilities;
@@ -18,9 +18,9 @@ pub use self::{
     filter::{About, only_what_is_used},
 };
 
-/// From the first moment on: no core dump wherever the agent was started, and no debugger of another user. A
-/// started program has neither limit: the kernel forgets the first at exec, and the second is the agent's
-/// own.
+/// Called first of all: no core dump in the directory where the agent was started, and no debugger of another
+/// user. A started program has neither limit: the kernel forgets the first at exec, and the second is the
+/// agent's own.
 ///
 /// # Errors
 /// The kernel's error.

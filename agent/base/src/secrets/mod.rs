@@ -1,8 +1,8 @@
 //! Command lines for people and files, with their secrets masked. Pure.
 //!
 //! Yields the same words with [`MASK`] in place of passwords, tokens and keys: found by the name of their
-//! option, variable or header, by well-known shapes, and by their place in a URL. In doubt it masks. It
-//! cannot know a secret that has neither a name nor a shape: for those there is `--no-args`.
+//! option, variable or header, by well-known shapes, and by their place in a URL. In doubt it masks. A secret
+//! with neither a telling name nor a known shape is not found: `--no-args` is for those.
 
 mod names;
 mod programs;
@@ -54,7 +54,7 @@ enum Secret {
     All,
 }
 
-/// What the words so far tell about the next one.
+/// What the words so far say about the next one.
 #[derive(Clone, Copy, Default)]
 struct Due {
     secret: Secret,
@@ -88,7 +88,7 @@ impl Reader {
         let whole = whole_assignment(word);
         let is_text = word.contains(is_break) && whole.is_none();
         if due.is_now() || (due.assigned && whole.is_none() && self.is_value(word)) {
-            // Its apparent meaning counts all the same: `--token --password abc`.
+            // What it looks like counts all the same: `--token --password abc`.
             self.heed(word, due);
             return hide(due.secret, word);
         }
@@ -162,7 +162,7 @@ impl Reader {
         self.sets && !piece.starts_with(['-', ':', '=']) && !SETTERS.contains(&piece)
     }
 
-    /// Notes what this piece tells about the next word.
+    /// Records what this piece says about the next word.
     fn heed(&mut self, piece: &str, due: Due) {
         let name = piece.rsplit('/').next().unwrap_or(piece);
         self.program = program(name).or(self.program);

@@ -23,7 +23,7 @@ pub(super) fn name_at_end(text: &str) -> &str {
     &text[from..]
 }
 
-/// How secret the value of this name is.
+/// Returns how secret the value of this name is.
 pub(super) fn of_name(name: &str) -> Secret {
     let parts = parts(name);
     let Some(last) = parts.last() else { return Secret::Nothing };
@@ -44,7 +44,7 @@ pub(super) fn of_call(name: &str) -> Secret {
     if sets { of_name(name) } else { Secret::Nothing }
 }
 
-/// How secret one part of a name makes it, wherever it stands.
+/// Returns how secret one part makes a name, at any position.
 fn of_part(before: &str, part: &str) -> Secret {
     let one = singular(part);
     if one == "token" && MODEL_TOKENS.contains(&before) {
@@ -73,11 +73,11 @@ fn of_part(before: &str, part: &str) -> Secret {
     }
 }
 
-/// How secret the last of so many parts makes a name.
+/// Returns how secret the last part makes a name of `parts` parts.
 fn of_last(last: &str, parts: usize) -> Secret {
     let one = singular(last);
     if last == "cookies" {
-        // As often a file of cookies.
+        // As often it is a file of cookies.
         return Secret::Opaque;
     }
     if LAST.contains(&last) || LAST.contains(&one) {

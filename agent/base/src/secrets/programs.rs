@@ -47,7 +47,7 @@ pub(super) fn program(name: &str) -> Option<&'static Program> {
     PROGRAMS.iter().find(|program| program.names.iter().any(is_meant))
 }
 
-/// Where two programs' names, or two options, begin alike, the longer one comes first.
+/// Where the names of two programs or options share a prefix, the longer one comes first.
 const PROGRAMS: &[Program] = &[
     Program {
         names: &["mysqladmin", "mariadb-admin"],

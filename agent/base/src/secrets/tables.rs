@@ -1,7 +1,7 @@
 //! Signs of secrets on a command line: names of options and variables, shapes of tokens, programs with short
 //! options.
 //!
-//! Data alone. Masking too much costs a reader a value; masking too little gives somebody's password away.
+//! Data only. Masking too much costs the reader a value; masking too little reveals a password.
 
 /// The value of an option is secret if a part of its name ends so: `--db-password`, `PGPASSWORD`,
 /// `authToken`. Digits and the `s` of a plural may follow.
@@ -126,7 +126,7 @@ pub(super) const KEYS_OR_PATHS: [&str; 16] = [
     "ca",
 ];
 
-/// Name endings whose value says where or how, not what.
+/// Name endings whose value is a place or a method, not a secret.
 pub(super) const NO_VALUES: [&str; 29] = [
     "file",
     "path",
