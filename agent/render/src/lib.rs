@@ -1,10 +1,11 @@
 //! What people read: a run's summary, explanations and comparisons as text for terminals, and the same as
-//! JSON.
+//! JSON; a report as a page for browsers.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
 
+pub mod html;
 pub mod terminal;
 
 use guestscope_base::{json, untrusted};

@@ -1,32 +1,29 @@
 //! `guestscope report`: run folders as one page that needs nothing but a browser.
 //!
-//! Gathers what `compare` gathers, looks at single requests, and writes HTML: charts are drawn here, as SVG,
-//! so that the page runs no script, asks no network, prints, and opens at once. Changes nothing in the
-//! folders.
+//! Gathers what `compare` gathers and looks at single requests; [`html`](crate::sinks::html) draws the page.
+//! Changes nothing in the folders.
 
-mod axes;
-mod charts;
 mod moments;
-mod page;
 
 use std::{
     io::{self, Write as _},
     path::PathBuf,
+    sync::Arc,
 };
 
-pub use charts::ChartError;
-
-use self::{moments::Looked, page::Page};
 use crate::out;
 use crate::untrusted::Shown as _;
 use crate::{
-    analyze::compare::{Breakdown, Platform, Quantile, breakdowns},
+    analyze::compare::{Platform, Quantile, breakdowns},
     child,
     cli::ReportArguments,
     compare::{Member, Refusal, gather},
     failure,
     run::limits::REPORT_BYTES,
-    sinks::terminal::{Compared, Sentences, units::bytes},
+    sinks::{
+        html::{self, ChartError, Page, Report, View},
+        terminal::{Sentences, units::bytes},
+    },
 };
 
 /// Why there is no report. `Display` gives `what: value`.
@@ -69,41 +66,6 @@ impl ReportError {
     }
 }
 
-/// One platform's breakdown and requests.
-#[derive(Debug)]
-struct View {
-    breakdown: Breakdown,
-    quantiles: Vec<Quantile>,
-    members: Vec<Member>,
-    looked: Looked,
-}
-
-/// Everything that the page shows.
-#[derive(Debug)]
-struct Report {
-    /// In the order of the comparison, the baseline first.
-    views: Vec<View>,
-    compared: Compared,
-    sentences: Sentences,
-    /// Base address of Jaeger's pages.
-    jaeger: Option<String>,
-}
-
-impl Report {
-    /// Indices of platforms, axis by axis: those of similar size share one.
-    fn axes(&self) -> Vec<Vec<usize>> {
-        let sizes: Vec<f64> = self.views.iter().map(|view| view.breakdown.mean_ns.value).collect();
-        axes::axes(&sizes)
-    }
-
-    /// Whether a run of the platform with this index was emulated.
-    fn is_emulated(&self, place: usize) -> bool {
-        let comparison = &self.compared.comparison;
-        let others = comparison.platforms.iter().map(|one| &one.side);
-        std::iter::once(&comparison.baseline).chain(others).nth(place).is_some_and(|side| side.emulated > 0)
-    }
-}
-
 /// Writes the report. Exit code 0, or an error.
 ///
 /// # Errors
@@ -112,7 +74,7 @@ pub fn run(arguments: &ReportArguments) -> anyhow::Result<i32> {
     if arguments.out.is_none() && out::is_terminal() {
         return Err(ReportError::Terminal("html").into());
     }
-    let text = Page::of(&report(arguments)?)?;
+    let text = Page::of(&report(arguments)?).map_err(ReportError::from)?;
     if text.len() as u64 > REPORT_BYTES.most {
         return Err(ReportError::TooLarge(text.len()).into());
     }
@@ -142,9 +104,18 @@ fn report(arguments: &ReportArguments) -> anyhow::Result<Report> {
     let quantiles: Vec<Vec<Quantile>> = platforms.iter().map(|platform| platform.quantiles()).collect();
     let views = broken_down.into_iter().zip(quantiles).zip(members).zip(looked);
     let views = views
-        .map(|(((breakdown, quantiles), members), looked)| View { breakdown, quantiles, members, looked })
+        .map(|(((breakdown, quantiles), members), looked)| View {
+            breakdown,
+            quantiles,
+            members: members.iter().map(shown).collect(),
+            looked,
+        })
         .collect();
     let compared = gathered.compare();
     let sentences = Sentences::of(&compared);
     Ok(Report { views, compared, sentences, jaeger: arguments.jaeger_ui.clone() })
+}
+
+fn shown(member: &Member) -> html::Member {
+    html::Member { name: member.name(), manifest: Arc::clone(&member.manifest) }
 }

@@ -14,7 +14,10 @@ use crate::{
     compare::{Member, each_in_parallel},
     phase::{GpuReading, Request, ThreadId, Wait},
     run::{self, Folder},
-    sinks::terminal::Count,
+    sinks::{
+        html::{Looked, Moment, Why},
+        terminal::Count,
+    },
 };
 
 /// Slowest requests shown per platform.
@@ -27,44 +30,6 @@ const MOST_PHASES: usize = 2_000;
 const MOST_READINGS: usize = 20_000;
 /// Most pairs of CPUs that are counted.
 const MOST_PAIRS: usize = 1 << 16;
-
-/// Why a request is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// Nearest to the median.
-    Typical,
-    /// Slowest, second slowest, ...; from 1.
-    Slow(usize),
-}
-
-/// A request with what happened meanwhile.
-#[derive(Clone, Debug)]
-pub(super) struct Moment {
-    pub(super) why: Why,
-    /// Name of its run folder.
-    pub(super) run: String,
-    pub(super) request: Request,
-    /// In order of start.
-    pub(super) waits: Vec<Wait>,
-    /// Number of waits that were not kept.
-    pub(super) waits_left_out: usize,
-    /// Names of threads.
-    pub(super) threads: Arc<HashMap<ThreadId, Untrusted>>,
-    /// GPU readings during the request and shortly after it, in order of time.
-    pub(super) gpus: Vec<GpuReading>,
-}
-
-/// Findings on a platform.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Looked {
-    pub(super) moments: Vec<Moment>,
-    /// How often a long wait of a request's threads began on one CPU and ended on another.
-    pub(super) moves: BTreeMap<(u32, u32), u64>,
-    /// Long waits of requests' threads, moved or not.
-    pub(super) waits: u64,
-    /// Notes on what could not be read.
-    pub(super) notes: Vec<String>,
-}
 
 /// One run, read.
 #[derive(Default)]
@@ -99,7 +64,7 @@ pub(super) fn look(platforms: &[(&Platform, &[Member])], is_process: bool) -> Ve
         }
     }
     for (looked, found) in looked.iter_mut().zip(found) {
-        looked.fill(found);
+        fill(looked, found);
     }
     looked
 }
@@ -187,53 +152,51 @@ fn shorten(waits: &mut Vec<Wait>) -> usize {
     too_many
 }
 
-impl Looked {
-    fn fill(&mut self, found: Vec<(String, u64, Read)>) {
-        let mut typical: Option<(u64, Moment)> = None;
-        let mut slowest = Vec::new();
-        for (run, typical_ns, mut read) in found {
-            self.waits += read.seen;
-            let (phases, others) = (read.picked.phases_left_out, read.left_out);
-            if phases > 0 {
-                self.notes.push(format!("{run}: {phases} short phases of single requests are not drawn"));
-            }
-            if others > 0 {
-                self.notes.push(format!("{run}: {others} moves or readings of devices are not drawn"));
-            }
-            for (pair, count) in std::mem::take(&mut read.moves) {
-                *self.moves.entry(pair).or_default() += count;
-            }
-            let threads = Arc::new(std::mem::take(&mut read.threads));
-            let Picked { typical: nearest, slowest: slow, .. } = std::mem::take(&mut read.picked);
-            let moment = |why: Why, request: Request| {
-                let (mut waits, mut waits_left_out) =
-                    read.waits.get(&request.root().id).cloned().unwrap_or_default();
-                waits_left_out += shorten(&mut waits);
-                waits.sort_by_key(|wait| wait.start_ns);
-                let gpus = read.gpus.iter().filter(|reading| is_told_by(&request, reading.time_ns));
-                Moment {
-                    why,
-                    gpus: gpus.copied().collect(),
-                    run: run.clone(),
-                    request,
-                    waits,
-                    waits_left_out,
-                    threads: Arc::clone(&threads),
-                }
-            };
-            if let Some(request) = nearest {
-                let distance = latency_ns(&request).abs_diff(typical_ns);
-                if typical.as_ref().is_none_or(|(known, _)| distance < *known) {
-                    typical = Some((distance, moment(Why::Typical, request)));
-                }
-            }
-            slowest.extend(slow.into_iter().map(|request| moment(Why::Slow(0), request)));
+fn fill(looked: &mut Looked, found: Vec<(String, u64, Read)>) {
+    let mut typical: Option<(u64, Moment)> = None;
+    let mut slowest = Vec::new();
+    for (run, typical_ns, mut read) in found {
+        looked.waits += read.seen;
+        let (phases, others) = (read.picked.phases_left_out, read.left_out);
+        if phases > 0 {
+            looked.notes.push(format!("{run}: {phases} short phases of single requests are not drawn"));
         }
-        slowest.sort_by_key(|moment| std::cmp::Reverse(latency_ns(&moment.request)));
-        slowest.truncate(SLOWEST);
-        for (index, moment) in slowest.iter_mut().enumerate() {
-            moment.why = Why::Slow(index + 1);
+        if others > 0 {
+            looked.notes.push(format!("{run}: {others} moves or readings of devices are not drawn"));
         }
-        self.moments = typical.into_iter().map(|(_, moment)| moment).chain(slowest).collect();
+        for (pair, count) in std::mem::take(&mut read.moves) {
+            *looked.moves.entry(pair).or_default() += count;
+        }
+        let threads = Arc::new(std::mem::take(&mut read.threads));
+        let Picked { typical: nearest, slowest: slow, .. } = std::mem::take(&mut read.picked);
+        let moment = |why: Why, request: Request| {
+            let (mut waits, mut waits_left_out) =
+                read.waits.get(&request.root().id).cloned().unwrap_or_default();
+            waits_left_out += shorten(&mut waits);
+            waits.sort_by_key(|wait| wait.start_ns);
+            let gpus = read.gpus.iter().filter(|reading| is_told_by(&request, reading.time_ns));
+            Moment {
+                why,
+                gpus: gpus.copied().collect(),
+                run: run.clone(),
+                request,
+                waits,
+                waits_left_out,
+                threads: Arc::clone(&threads),
+            }
+        };
+        if let Some(request) = nearest {
+            let distance = latency_ns(&request).abs_diff(typical_ns);
+            if typical.as_ref().is_none_or(|(known, _)| distance < *known) {
+                typical = Some((distance, moment(Why::Typical, request)));
+            }
+        }
+        slowest.extend(slow.into_iter().map(|request| moment(Why::Slow(0), request)));
     }
+    slowest.sort_by_key(|moment| std::cmp::Reverse(latency_ns(&moment.request)));
+    slowest.truncate(SLOWEST);
+    for (index, moment) in slowest.iter_mut().enumerate() {
+        moment.why = Why::Slow(index + 1);
+    }
+    looked.moments = typical.into_iter().map(|(_, moment)| moment).chain(slowest).collect();
 }

@@ -3,4 +3,4 @@
 //! A sink takes finished requests or a summary and knows one format. It never calls an earlier stage.
 
 pub use guestscope_export::{otlp, perfetto};
-pub use guestscope_render::terminal;
+pub use guestscope_render::{html, terminal};

@@ -13,27 +13,27 @@ use plotters::{
 use super::{AXIS, Area, ChartError, Drawn, PLATE, Times, WIDTH, draw, fit_ends, ink::Ink, room_for, text};
 use crate::{
     analyze::{Cause, compare::Interval},
-    sinks::terminal::units::mean_duration,
+    terminal::units::mean_duration,
 };
 
 /// A group of bars, one for each platform.
 #[derive(Clone, Debug)]
-pub(in crate::report) struct Group {
+pub(in crate::html) struct Group {
     /// Name of the phase.
-    pub(in crate::report) name: String,
+    pub(in crate::html) name: String,
     /// In the order of the platforms.
-    pub(in crate::report) bars: Vec<Bar>,
+    pub(in crate::html) bars: Vec<Bar>,
 }
 
 /// A bar.
 #[derive(Clone, Debug)]
-pub(in crate::report) struct Bar {
+pub(in crate::html) struct Bar {
     /// Platform label.
-    pub(in crate::report) label: String,
+    pub(in crate::html) label: String,
     /// Parts from the left, ns.
-    pub(in crate::report) parts: Vec<(Cause, f64)>,
+    pub(in crate::html) parts: Vec<(Cause, f64)>,
     /// Total with its interval, ns.
-    pub(in crate::report) total_ns: Interval,
+    pub(in crate::html) total_ns: Interval,
 }
 
 const BAR: i32 = 40;
@@ -43,13 +43,13 @@ const GAP: i32 = 10;
 const FIGURES: i32 = 160;
 
 /// End of the longest bar of an axis, interval included, ns.
-pub(in crate::report) fn longest_ns(groups: &[Group]) -> f64 {
+pub(in crate::html) fn longest_ns(groups: &[Group]) -> f64 {
     let end = |bar: &Bar| bar.total_ns.high.unwrap_or(0.0).max(bar.total_ns.value);
     groups.iter().flat_map(|group| &group.bars).map(end).fold(0.0, f64::max)
 }
 
 /// The chart of a group, on an axis up to that time.
-pub(in crate::report) fn stacked(group: &Group, longest_ns: f64) -> Result<Markup, ChartError> {
+pub(in crate::html) fn stacked(group: &Group, longest_ns: f64) -> Result<Markup, ChartError> {
     let names = room_for(group.bars.iter().map(|bar| bar.label.as_str()));
     let times = Times::up_to(longest_ns * 1.02, names + FIGURES);
     let height = GAP + group.bars.len() as i32 * (BAR + GAP) + AXIS;

@@ -14,7 +14,10 @@ mod why;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{Report, ReportError, charts};
+use super::{
+    charts::{self, ChartError},
+    report::Report,
+};
 use crate::analyze::Cause;
 use crate::untrusted::{self, Untrusted};
 
@@ -22,11 +25,15 @@ use crate::untrusted::{self, Untrusted};
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The page.
-pub(super) struct Page;
+#[derive(Debug)]
+pub struct Page;
 
 impl Page {
     /// Renders the page of a report.
-    pub(super) fn of(report: &Report) -> Result<String, ReportError> {
+    ///
+    /// # Errors
+    /// A chart cannot be drawn.
+    pub fn of(report: &Report) -> Result<String, ChartError> {
         let request = &report.compared.comparison.request;
         let sections = [
             ("verdict", "Verdict", Some(verdict::verdict(report))),

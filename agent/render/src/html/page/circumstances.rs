@@ -2,11 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::super::{Report, View};
-use crate::{
-    compare::Member,
-    sinks::terminal::units::{bytes, duration, percent, thousands},
-};
+use super::super::report::{Member, Report, View};
+use crate::terminal::units::{bytes, duration, percent, thousands};
 
 /// The section.
 pub(super) fn circumstances(report: &Report) -> Markup {
@@ -43,7 +40,7 @@ fn row(view: &View, member: &Member) -> Markup {
         .filter(|hook| hook.outcome == "broken" || hook.outcome == "unsupported")
         .count();
     html! { tr {
-        td { (view.breakdown.label) } td { (member.name()) }
+        td { (view.breakdown.label) } td { (member.name) }
         td { (to_the_second(&manifest.start)) } td { (manifest.kernel) } td { (manifest.cpu_model) }
         td { (manifest.fidelity) @if failed > 0 { ", " (failed) " hooks missing" } }
         td class="n" { @if lost.is_empty() { "nothing" } @else { (lost.join(", ")) } }

@@ -1,8 +1,8 @@
 //! Titles and a note for charts whose platforms differ so much in size that they need several axes.
 
-use crate::sinks::terminal::units::{duration, mean_duration};
+use crate::terminal::units::{duration, mean_duration};
 
-use super::super::{Report, View};
+use super::super::report::{Report, View};
 
 /// Most platforms listed by name.
 const MOST_NAMES: usize = 3;

@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::{super::Report, numbers};
+use super::{super::report::Report, numbers};
 use crate::{
     analyze::compare::{Compared, Overall},
-    sinks::terminal::{
+    terminal::{
         units::{counted, mean_duration, percent},
         verdict_words,
     },

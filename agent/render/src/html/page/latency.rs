@@ -4,15 +4,15 @@ use maud::{Markup, html};
 
 use super::{
     super::{
-        Report, ReportError,
-        charts::{Line, largest_ns, latencies, ratio},
+        charts::{ChartError, Line, largest_ns, latencies, ratio},
+        report::Report,
     },
     numbers, sizes,
 };
 use crate::analyze::compare::Quantile;
 
 /// The section.
-pub(super) fn latency(report: &Report) -> Result<Markup, ReportError> {
+pub(super) fn latency(report: &Report) -> Result<Markup, ChartError> {
     let mut curves = Vec::new();
     for (index, one) in report.compared.comparison.platforms.iter().enumerate() {
         if one.curve.len() > 1 {
@@ -34,7 +34,7 @@ pub(super) fn latency(report: &Report) -> Result<Markup, ReportError> {
 }
 
 /// Lines of all platforms, those of similar size on one axis.
-fn by_quantile(report: &Report) -> Result<Markup, ReportError> {
+fn by_quantile(report: &Report) -> Result<Markup, ChartError> {
     let (mut charts, mut ends) = (Vec::new(), Vec::new());
     for places in report.axes() {
         let lines: Vec<Line> = places.iter().map(|place| line(report, *place)).collect();

@@ -7,16 +7,16 @@ use maud::{Markup, html};
 
 use super::{
     super::{
-        Report, ReportError, View,
-        charts::{Level, MOST_CPUS, Piece, Row, matrix, timeline},
+        charts::{ChartError, Level, MOST_CPUS, Piece, Row, matrix, timeline},
         moments::{Looked, Moment, Why},
+        report::{Report, View},
     },
     legend,
 };
 use crate::{
     analyze::{Cause, compare::latency_ns},
     phase::{GpuReading, Phase, PhaseKind, ThreadId, Wait},
-    sinks::terminal::{
+    terminal::{
         syscall_name,
         units::{counted, duration, hex, thousands},
     },
@@ -30,7 +30,7 @@ const MOST_GPUS: usize = 8;
 const MOST_LISTED: usize = 12;
 
 /// The section.
-pub(super) fn requests(report: &Report) -> Result<Markup, ReportError> {
+pub(super) fn requests(report: &Report) -> Result<Markup, ChartError> {
     let mut parts = Vec::new();
     for view in &report.views {
         let mut moments = Vec::new();
@@ -55,7 +55,7 @@ fn causes(moment: &Moment) -> impl Iterator<Item = Cause> {
     waits.chain(queues.map(|_| Cause::Queue)).chain(moment.gpus.iter().map(|_| Cause::Account(Account::Gpu)))
 }
 
-fn one(report: &Report, view: &View, moment: &Moment) -> Result<Markup, ReportError> {
+fn one(report: &Report, view: &View, moment: &Moment) -> Result<Markup, ChartError> {
     let latency = latency_ns(&moment.request);
     let title = match moment.why {
         Why::Typical => "a typical request".to_owned(),
@@ -203,7 +203,7 @@ fn waits(moment: &Moment) -> Markup {
 }
 
 /// Charts of moves between CPUs; none where nothing moved.
-pub(super) fn moves(report: &Report) -> Result<Option<Markup>, ReportError> {
+pub(super) fn moves(report: &Report) -> Result<Option<Markup>, ChartError> {
     let mut parts = Vec::new();
     for View { breakdown, looked, .. } in &report.views {
         if let Some(chart) = matrix_of(looked, &breakdown.label)? {
@@ -216,7 +216,7 @@ pub(super) fn moves(report: &Report) -> Result<Option<Markup>, ReportError> {
     }))
 }
 
-fn matrix_of(looked: &Looked, label: &str) -> Result<Option<Markup>, ReportError> {
+fn matrix_of(looked: &Looked, label: &str) -> Result<Option<Markup>, ChartError> {
     let mut cpus: Vec<u32> = looked.moves.keys().flat_map(|(from, to)| [*from, *to]).collect();
     cpus.sort_unstable();
     cpus.dedup();

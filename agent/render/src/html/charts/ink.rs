@@ -153,7 +153,7 @@ fn look(cause: Cause) -> (&'static str, Hatch) {
 }
 
 /// The classes of all inks, for the page's head.
-pub(in crate::report) fn classes() -> String {
+pub(in crate::html) fn classes() -> String {
     let mut classes = String::from(".hatch{stroke:#fff;stroke-opacity:.75;stroke-width:2.5;fill:none}");
     for (index, cause) in Cause::all().enumerate() {
         let _ = write!(classes, ".fill-cause{index}{{fill:{}}}", look(cause).0);
@@ -163,7 +163,7 @@ pub(in crate::report) fn classes() -> String {
 }
 
 /// A swatch of a cause, for a legend.
-pub(in crate::report) fn swatch(cause: Cause) -> Markup {
+pub(in crate::html) fn swatch(cause: Cause) -> Markup {
     let hatch = look(cause).1.path(Place { x: 0, y: 0, width: 48, height: 32 });
     PreEscaped(format!(
         "<svg class=\"swatch\" viewBox=\"0 0 48 32\" aria-hidden=\"true\">\

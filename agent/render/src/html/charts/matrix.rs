@@ -12,16 +12,12 @@ use plotters::{
 use super::{CHARACTER, ChartError, draw, ink::Ink, text};
 
 /// Most CPUs that fit.
-pub(in crate::report) const MOST_CPUS: usize = 24;
+pub(in crate::html) const MOST_CPUS: usize = 24;
 const LEFT: i32 = 170;
 const TOP: i32 = 80;
 
 /// The chart: counts by row (from) and column (to), in the order of `cpus`.
-pub(in crate::report) fn matrix(
-    cpus: &[u32],
-    counts: &[Vec<u64>],
-    label: &str,
-) -> Result<Markup, ChartError> {
+pub(in crate::html) fn matrix(cpus: &[u32], counts: &[Vec<u64>], label: &str) -> Result<Markup, ChartError> {
     let cell = (1_500 / cpus.len().max(1) as i32).clamp(80, 150);
     let height = TOP + cell * cpus.len() as i32 + 20;
     let width = LEFT + cell * cpus.len() as i32 + 20;

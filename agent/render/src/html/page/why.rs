@@ -3,10 +3,10 @@
 
 use maud::{Markup, html};
 
-use super::{super::Report, numbers, path};
+use super::{super::report::Report, numbers, path};
 use crate::{
     analyze::compare::{Compared, Decomposition},
-    sinks::terminal::units::percent,
+    terminal::units::percent,
 };
 
 /// Most parts listed.

@@ -16,23 +16,23 @@ const LEAST_NINES: f64 = 0.3;
 
 /// A platform's line.
 #[derive(Clone, Debug)]
-pub(in crate::report) struct Line {
+pub(in crate::html) struct Line {
     /// Platform label.
-    pub(in crate::report) label: String,
+    pub(in crate::html) label: String,
     /// Index of the platform, which gives it the same look in all charts.
-    pub(in crate::report) place: usize,
+    pub(in crate::html) place: usize,
     /// From the fastest request up.
-    pub(in crate::report) quantiles: Vec<Quantile>,
+    pub(in crate::html) quantiles: Vec<Quantile>,
 }
 
 /// The largest value of these lines, intervals included, ns.
-pub(in crate::report) fn largest_ns(lines: &[Line]) -> f64 {
+pub(in crate::html) fn largest_ns(lines: &[Line]) -> f64 {
     let points = lines.iter().flat_map(|line| &line.quantiles);
     points.map(|one| one.latency_ns.high.unwrap_or(0.0).max(one.latency_ns.value)).fold(0.0, f64::max)
 }
 
 /// The chart.
-pub(in crate::report) fn latencies(lines: &[Line]) -> Result<Markup, ChartError> {
+pub(in crate::html) fn latencies(lines: &[Line]) -> Result<Markup, ChartError> {
     let times = Times::up_to(largest_ns(lines) * 1.05, 0);
     let nines = |quantile: f64| -(1.0 - quantile).log10();
     let quantiles = lines.iter().flat_map(|line| &line.quantiles);

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::{
     super::{
-        Report, ReportError, View,
-        charts::{Bar, Group, longest_ns, stacked},
+        charts::{Bar, ChartError, Group, longest_ns, stacked},
+        report::{Report, View},
     },
     legend, numbers, path, sizes,
 };
@@ -22,7 +22,7 @@ const LEAST_SHARE: f64 = 0.000_5;
 const LEAST_BAR: f64 = 0.005;
 
 /// The section.
-pub(super) fn time(report: &Report) -> Result<Markup, ReportError> {
+pub(super) fn time(report: &Report) -> Result<Markup, ChartError> {
     let paths = paths(&report.views);
     let axes = report.axes();
     let groups: Vec<(Vec<Group>, Vec<Group>)> =
@@ -151,7 +151,7 @@ impl View {
                 "{} in {} ({})",
                 largest.cause.name(),
                 path(&largest.path),
-                crate::sinks::terminal::units::percent(share)
+                crate::terminal::units::percent(share)
             )
         })
     }

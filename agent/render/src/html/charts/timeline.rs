@@ -19,44 +19,44 @@ use crate::analyze::Cause;
 
 /// A bar of a row, ns after the request's arrival.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::report) struct Piece {
+pub(in crate::html) struct Piece {
     /// Start, ns.
-    pub(in crate::report) start_ns: u64,
+    pub(in crate::html) start_ns: u64,
     /// Length, ns.
-    pub(in crate::report) duration_ns: u64,
+    pub(in crate::html) duration_ns: u64,
     /// Label, shown if there is room.
-    pub(in crate::report) name: String,
+    pub(in crate::html) name: String,
     /// Cause of lost time; none for a phase.
-    pub(in crate::report) cause: Option<Cause>,
+    pub(in crate::html) cause: Option<Cause>,
 }
 
 /// A level over an interval, relative to the request's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::report) struct Level {
+pub(in crate::html) struct Level {
     /// Start, ns.
-    pub(in crate::report) start_ns: u64,
+    pub(in crate::html) start_ns: u64,
     /// Length, ns.
-    pub(in crate::report) duration_ns: u64,
+    pub(in crate::html) duration_ns: u64,
     /// Level in per cent of the row's height.
-    pub(in crate::report) percent: u8,
+    pub(in crate::html) percent: u8,
 }
 
 /// A row.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::report) struct Row {
+pub(in crate::html) struct Row {
     /// Label.
-    pub(in crate::report) name: String,
+    pub(in crate::html) name: String,
     /// Pieces, in any order.
-    pub(in crate::report) pieces: Vec<Piece>,
+    pub(in crate::html) pieces: Vec<Piece>,
     /// Levels, in any order.
-    pub(in crate::report) levels: Vec<Level>,
+    pub(in crate::html) levels: Vec<Level>,
 }
 
 const ROW: i32 = 50;
 const BAR: i32 = 42;
 
 /// The chart of a request of this duration.
-pub(in crate::report) fn timeline(
+pub(in crate::html) fn timeline(
     rows: &[Row],
     latency_ns: u64,
     description: &str,

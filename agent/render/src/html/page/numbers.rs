@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::{
     analyze::compare::{Interval, Metric},
-    sinks::terminal::units::{difference, mean_duration},
+    terminal::units::{difference, mean_duration},
 };
 
 /// A duration.

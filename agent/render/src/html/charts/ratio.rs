@@ -20,11 +20,7 @@ const LEAST_SPREAD: f64 = 0.02;
 const WIDEST_BAND: f64 = 3.0;
 
 /// Ratio chart of the platform with this index.
-pub(in crate::report) fn ratio(
-    curve: &[CurvePoint],
-    index: usize,
-    label: &str,
-) -> Result<Markup, ChartError> {
+pub(in crate::html) fn ratio(curve: &[CurvePoint], index: usize, label: &str) -> Result<Markup, ChartError> {
     let (bottom, top) = ends(curve);
     let digits = (-((top - bottom) / 8.0).log10()).ceil().clamp(0.0, 3.0) as usize;
     let description = format!("Latency of {label} as a multiple of the baseline's, by percentile");
