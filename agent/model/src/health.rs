@@ -1,6 +1,6 @@
-//! The agent's report on itself: hooks, losses, its own cost. Counters to which every stage may add.
+//! The agent's report on itself: hooks, losses, its own cost. Every stage may add to its counters.
 //!
-//! It stands in every report, so that readers learn what was not seen. It calls no stage and decides nothing.
+//! Every output contains it, so that readers learn what was not observed.
 
 pub mod losses;
 
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use crate::{phase::PairingLosses, sources::Report};
 
-/// How much can be seen here.
+/// Which accounts can be measured here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fidelity {
     /// Kernel BTF: the whole ledger.
     Full,
     /// BTF from a file: the whole ledger too, by raw tracepoints. Running processes cannot be attached to.
     Raw,
-    /// No BTF at all: classic tracepoints give `cpu`, `runq` and the rest.
+    /// No BTF: classic tracepoints give `cpu`, `runq` and the rest.
     Tracepoint,
-    /// No BPF: threads report their phases themselves, with what the kernel tells any thread of itself.
+    /// No BPF: threads report their phases, with the counters that the kernel gives each thread about itself.
     Procfs,
     /// Nothing can be observed.
     None,
@@ -41,7 +41,7 @@ impl Fidelity {
 }
 
 impl Fidelity {
-    /// Whether all accounts can be told apart.
+    /// Whether all accounts are measured.
     pub const fn is_whole(self) -> bool {
         matches!(self, Fidelity::Full | Fidelity::Raw)
     }
@@ -60,13 +60,13 @@ impl Fidelity {
 /// State of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// In place.
+    /// The hook is attached.
     Ok,
-    /// Refused; another hook is in place that tells the same.
+    /// Refused; another hook is attached that gives the same data.
     Fallback,
     /// This kernel lacks it; its data is missing.
     Unsupported,
-    /// It should have worked and did not.
+    /// It should have been attached and was not.
     Broken,
     /// Not asked for.
     Off,
@@ -92,7 +92,7 @@ pub struct Verdict {
     pub hook: String,
     /// State.
     pub outcome: Outcome,
-    /// What it is for, or what is missing without it.
+    /// Purpose of the hook, or what is missing without it.
     pub consequence: String,
     /// Remedy, if there is any.
     pub remedy: Option<String>,
@@ -135,11 +135,10 @@ pub struct KernelLosses {
     pub runs_left_out: u64,
 }
 
-/// What the agent itself used.
+/// Resources that the agent used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCost {
-    /// CPU time of the agent's process, user and system, in its own threads, and of the helper that asks
-    /// graphics processors.
+    /// CPU time of the agent's process, user and system, in its own threads, and of the NVML reader.
     pub cpu: Duration,
     /// Wall time to which the CPU times refer.
     pub wall: Duration,
@@ -164,7 +163,7 @@ pub struct ExportHealth {
     pub spans_spilled: u64,
     /// Spans dropped: neither sent nor spilled.
     pub spans_dropped: u64,
-    /// Spans that the collector accepted and then rejected (partial success), where it says so.
+    /// Spans that the collector accepted and then rejected (partial success), where it reports them.
     pub spans_rejected: u64,
     /// Waits that their traces neither show nor count, because there was no room to keep them until their
     /// requests came.
@@ -195,7 +194,7 @@ pub struct Health {
     pub cost: AgentCost,
     /// State of the export.
     pub export: ExportHealth,
-    /// Why writing to the run folder failed, for people; none if all is there.
+    /// Why writing to the run folder failed, for people; none if the folder is complete.
     pub folder_error: Option<String>,
     /// Rows that could not be written to the run folder.
     pub rows_lost: u64,

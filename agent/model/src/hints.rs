@@ -1,10 +1,10 @@
-//! Hints for a run with no marks or no requests: how it could have been marked, and the option for that.
+//! Hints for a run without marks or requests: which option would have given it phases.
 //!
-//! Yields [`Hint`]s from observations of processes. It looks at nothing itself.
+//! Yields [`Hint`]s from observations of processes, which are gathered elsewhere.
 
 use crate::{sources::Kind, untrusted::Untrusted};
 
-/// Most hints given: more help nobody.
+/// Maximum number of hints: more would not help.
 const MOST: usize = 3;
 /// Most ports named of one program.
 const PORTS: usize = 3;
@@ -41,7 +41,7 @@ impl Library {
         Self::FILES.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, library)| *library)
     }
 
-    /// Its display name, and the value of `--phase` for it.
+    /// Display name of the library, and its preset for `--phase`.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Library::OnnxRuntime => ("ONNX Runtime", "onnxruntime"),
@@ -67,7 +67,7 @@ pub struct Seen {
     pub libraries: Vec<Library>,
 }
 
-/// What was asked for, and what is possible.
+/// The options in use, and what is possible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Whether the program was started by the agent, not attached to.
@@ -126,7 +126,7 @@ pub fn hints(seen: &[Seen], asked: &Asked) -> Vec<Hint> {
     all
 }
 
-/// A hint on processes that outlive the program that was started: nobody observes them any more.
+/// A hint on processes that outlive the program that was started: they are no longer observed.
 pub fn left(program: &Untrusted, processes: &[u32]) -> Option<Hint> {
     let (first, more) = (processes.first()?, processes.len() - 1);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };

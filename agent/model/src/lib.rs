@@ -1,5 +1,5 @@
-//! What guestscope concludes: records of the kernel side, phases that they pair to, the typical request,
-//! causes, comparisons of platforms and their statistics. Pure: no files, no clocks, no threads.
+//! Data model and analysis: records from the BPF programs, phases paired from them, the typical request,
+//! causes, comparisons of platforms with their statistics. Pure: no files, no clocks, no threads.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`, and nothing here is impure: see
 // .clippy.toml.

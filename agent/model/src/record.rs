@@ -31,13 +31,13 @@ impl Record {
     }
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The length does not fit the kind.
     #[error("record of {0} bytes")]
     Length(usize),
-    /// A kind that this agent does not know.
+    /// Unknown kind of record.
     #[error("record of unknown kind: {0}")]
     Kind(u32),
 }

@@ -1,4 +1,4 @@
-//! What came of the sources of phases, for those who show it. The sources themselves are elsewhere.
+//! What the sources of phases yielded, for reports. The sources themselves are elsewhere.
 
 use guestscope_base::untrusted::Untrusted;
 pub use guestscope_contract::Source as Kind;
@@ -10,7 +10,7 @@ use crate::phase::Made;
 pub struct Report {
     /// Kind of the source.
     pub kind: Kind,
-    /// Why it was off; none if it could make phases.
+    /// Why the source was off; none if it was on.
     pub off: Option<String>,
     /// Requests and phases of this source.
     pub made: Made,

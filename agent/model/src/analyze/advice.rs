@@ -1,7 +1,7 @@
-//! What to do about a cause, and who says so: a table, not a judgement.
+//! Advice by cause, with its source: a table.
 //!
-//! Yields [`Advice`] by the name of a cause. The texts stand in `advice.toml`, to be read and disputed in one
-//! place, and travel as JSON, which the agent reads anyway; nothing here looks at a run.
+//! Yields [`Advice`] by the name of a cause. The texts are in `advice.toml`, in one place where they can be
+//! reviewed; the build converts them to JSON, which the agent parses anyway. No run is examined here.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 
 /// The table, as the build script wrote it.
 const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/advice.json"));
-/// Stands for all accounts of helpers that have no entry of their own.
+/// Key for all accounts of helpers without a separate entry.
 const ANY_HELPER: &str = "helper.*";
-/// How a source begins, and what a reader is told instead.
+/// How a source begins in the table, and the text that replaces it.
 const STUDIES: [(&str, &str); 4] = [
     ("S1", "Samani & Salehi"),
     ("S2", "Lin, Pai & Chou 2018"),
@@ -31,7 +31,8 @@ pub struct Advice {
     pub source: String,
 }
 
-/// The advice for a cause, by its name in reports: account, overlay, `migration`, or a helper's account.
+/// Returns the advice for a cause, by its name in reports: account, overlay, `migration`, or a helper's
+/// account.
 pub fn for_cause(name: &str) -> Option<Advice> {
     let any_helper = || name.starts_with("helper.").then(|| TABLE.get(ANY_HELPER)).flatten();
     TABLE.get(name).or_else(any_helper).cloned()

@@ -1,6 +1,6 @@
-//! What backs a finding: the longest wait inside each of the slowest requests.
+//! Evidence for a finding: the longest wait inside each of the slowest requests.
 //!
-//! Adds nothing to the parts of an excess, which hold the wait already; names the thread behind it.
+//! The parts of an excess contain this wait already; it names the thread behind it.
 
 use std::collections::HashMap;
 

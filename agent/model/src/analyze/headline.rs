@@ -1,9 +1,9 @@
-//! What made the slowest requests slow, in one finding.
+//! The main reason why the slowest requests were slow, in one finding.
 //!
-//! Yields a [`Headline`]. It looks at the slowest tenth (three to ten requests), and of those at the ones
-//! whose excess is a tenth of the typical latency or more. A request has a dominant cause if one cause makes
-//! at least half of its excess; they share a cause if it dominates more than half of them. Otherwise none is
-//! chosen.
+//! Yields a [`Headline`]. It examines the slowest tenth (three to ten requests), and of those only requests
+//! whose excess is at least a tenth of the typical latency. A cause dominates a request if it explains at
+//! least half of its excess, and is the common cause if it dominates more than half of these requests.
+//! Otherwise the finding is mixed.
 
 use super::{split::Cause, summary::Slow};
 use crate::untrusted::Untrusted;
@@ -19,23 +19,23 @@ const HARDLY_SLOWER: i64 = 10;
 pub enum Headline {
     /// Too few requests to speak of slow ones: fewer than [`ENOUGH_REQUESTS`].
     TooFew {
-        /// How many there were.
+        /// Number of requests in the group.
         requests: u64,
     },
     /// The slowest are hardly slower than a typical request.
     Alike {
-        /// How many were looked at.
+        /// Number of examined requests.
         slowest: usize,
         /// Excess of the slowest one as part of the typical latency.
         excess_share: f64,
     },
     /// No cause dominates more than half of the slowest.
     Mixed {
-        /// How many are slow.
+        /// Number of slow requests.
         slowest: usize,
         /// Causes that dominate some, with how many, the most frequent first.
         causes: Vec<(Cause, usize)>,
-        /// How many have no dominant cause.
+        /// Number of slow requests without a dominant cause.
         without: usize,
         /// Their mean excess, ns.
         excess_ns: i64,
@@ -44,9 +44,9 @@ pub enum Headline {
     Cause {
         /// The cause.
         cause: Cause,
-        /// How many it dominates.
+        /// Number of requests that it dominates.
         dominated: usize,
-        /// How many are slow.
+        /// Number of slow requests.
         slowest: usize,
         /// Mean excess of those that it dominates, ns.
         excess_ns: i64,
@@ -54,12 +54,12 @@ pub enum Headline {
         of_cause_ns: i64,
         /// The phase with the largest share of that part.
         path: Vec<Untrusted>,
-        /// That share, ns.
+        /// The part of that excess, ns.
         of_path_ns: i64,
     },
 }
 
-/// How many of the slowest to look at: a tenth of the requests, at least 3 and at most all that were kept.
+/// Number of the slowest requests to examine: a tenth of all, at least 3 and at most all that were kept.
 fn looked_at(requests: u64, kept: usize) -> usize {
     usize::try_from(requests / 10).unwrap_or(usize::MAX).max(3).min(kept)
 }

@@ -1,6 +1,6 @@
-//! What the helpers of requests did, summed up over requests of one kind.
+//! Activity of the helpers of requests, summed over requests of one name.
 //!
-//! Yields [`Helped`]. It is time of other threads: beside the latencies, and no part of them.
+//! Yields [`Helped`]. It is time of other threads, and no part of the requests' latencies.
 
 use guestscope_contract::{ACCOUNTS, Account};
 
@@ -11,11 +11,11 @@ use crate::phase::Phase;
 pub struct Helped {
     /// Nanoseconds by account.
     pub accounts: [u128; ACCOUNTS],
-    /// Most helpers of one request.
+    /// Maximum number of helpers of a request.
     pub threads: u32,
     /// Requests that shared their helpers with others in flight.
     pub shared: u64,
-    /// Requests whose helpers are not all in the sums.
+    /// Requests for which some helpers are missing from the sums.
     pub partial: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Judges each request as it ends, while the program still runs, in constant memory.
 //!
 //! Yields a [`TailVerdict`] per request from the 100th of its name on, and numbers for a progress line. It
-//! sees only the past: its verdict may differ from that of [`super::Summary`] when the run is over.
+//! uses only earlier requests: its verdict may differ from that of [`super::Summary`] at the end of the run.
 
 use crate::phase::Request;
 use crate::untrusted::Untrusted;

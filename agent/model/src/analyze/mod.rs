@@ -1,14 +1,15 @@
-//! What many requests have in common, and what made some of them slow. Pure: no I/O, no clock, no async.
+//! Statistics of requests, and the causes of the slow ones. Pure: no I/O, no clock, no async.
 //!
 //! [`Live`] judges each request as it comes, in constant memory; [`Summary`] reads a finished run twice and
 //! is exact where `Live` guesses. Both leave out and count what would distort them: warm-ups, requests that
-//! never ended or whose accounts do not add up. Nothing here knows a format or a unit but the nanosecond.
+//! never ended or whose accounts do not add up. All times are nanoseconds; output formats are elsewhere.
 //!
 //! Definitions, the same everywhere:
 //! - *Latency* of a request: its time in the queue plus the duration of its outermost phase. An open loop
 //!   counts from the scheduled arrival, a closed loop has no queue.
-//! - *Part*: time by (phase, [`Cause`]). A phase's part is its time less that of its nested phases, so that
-//!   the parts of a request add up to its latency to the nanosecond; what no phase covers is [`OUTSIDE`].
+//! - *Part*: the time of one phase and [`Cause`]. A phase's part is its time less that of its nested phases,
+//!   so that the parts of a request add up to its latency to the nanosecond; what no phase covers is
+//!   [`OUTSIDE`].
 //! - *Typical request*: the mean over the middle half, the 25th to the 75th percentile of latency. A mean is
 //!   additive over parts, which a median is not, and the middle half keeps slow requests out of it.
 //! - *Excess*: latency less the typical latency. The excesses of the parts add up to it, to the nanosecond.
@@ -47,7 +48,7 @@ pub use summary::{Excess, Group, LeftOut, ProcessRow, SLOWEST, Slow, Summary};
 pub use threads::{ACTIVE, OTHER_THREADS, Role, ThreadGroup, ThreadGroups};
 pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 
-/// Where a row stands among its kind, for columns and attributes.
+/// Position of a row's duration among those of the same name, for columns and attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TailVerdict {
     /// The largest part of its excess. Only above the 90th percentile, and for a request that takes twice as

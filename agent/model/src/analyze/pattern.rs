@@ -1,14 +1,12 @@
-//! What names of threads have in common: numbers in them become `*`, so that `worker-1` and `worker-2` are
-//! one group.
+//! Patterns of thread names: numbers become `*`, so that `worker-1` and `worker-2` form one group.
 //!
-//! Yields text. It knows nothing of threads.
+//! Works on text only.
 
 use crate::untrusted::Untrusted;
 
 /// Names are 15 bytes as the kernel keeps them; a folder may hold longer ones.
 const LONGEST: usize = 64;
-/// So many letters and digits in a row that a word of them alone is taken for a number: `a3f9` is one, `e2e`
-/// is none.
+/// Shortest word of hexadecimal digits that counts as a number: `a3f9` does, `e2e` does not.
 const HEXADECIMAL: usize = 4;
 
 /// The name with `*` for each number, decimal or hexadecimal.

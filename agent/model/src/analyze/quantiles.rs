@@ -23,7 +23,7 @@ pub enum Band {
 }
 
 impl Band {
-    /// From the lowest to the highest.
+    /// All bands, from the lowest to the highest.
     pub const ALL: [Band; 4] = [Band::P50, Band::P90, Band::P99, Band::P999];
 
     /// The name in columns and attributes: text, because Jaeger searches tags by equality.
@@ -59,7 +59,7 @@ impl Band {
 /// Statistics of many durations, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quantiles {
-    /// How many.
+    /// Number of values.
     pub count: u64,
     /// Their exact sum.
     pub sum_ns: u128,
@@ -110,7 +110,7 @@ pub(super) struct MiddleHalf {
 
 impl MiddleHalf {
     pub(super) fn contains(&self, duration_ns: u64) -> bool {
-        // Values that the histogram cannot tell apart lie on the same side, so the half is never empty.
+        // Values in the same bucket of the histogram are on the same side, so the half is never empty.
         let duration_ns = duration_ns.min(LARGEST_NS);
         (self.from_ns..=self.to_ns).contains(&duration_ns)
     }

@@ -1,7 +1,7 @@
-//! One line per place in the tree of phases: how often, how long, on what.
+//! One row per place in the tree of phases: count, durations, time by account.
 //!
-//! Yields [`Row`]. Times are those of whole phases with their nested ones; only [`RowKind::Outside`] is a
-//! remainder. It makes no judgement.
+//! Yields [`Row`]. Times are those of whole phases including nested ones; only [`RowKind::Outside`] is a
+//! remainder.
 
 use crate::phase::{COUNT_NAMES, Counts, Phase};
 use crate::untrusted::Untrusted;
@@ -11,23 +11,23 @@ use super::{
     split::{Split, Sums},
 };
 
-/// What a row stands for.
+/// Kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
     /// A marked phase.
     Phase,
     /// Waiting before the request began.
     Queue,
-    /// What no phase covers, request by request.
+    /// Time that no phase covers, request by request.
     Outside,
     /// Phases under names for which there was no room.
     Other,
 }
 
-/// All phases of one name at one place, or what stands for none.
+/// All phases of one name at one place, or one of the special rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What it stands for.
+    /// Kind of the row.
     pub kind: RowKind,
     /// Names from under the request down to this one; never empty.
     pub path: Vec<Untrusted>,
@@ -35,7 +35,7 @@ pub struct Row {
     pub depth: usize,
     /// Durations, one per phase; for [`RowKind::Outside`] one per request.
     pub duration: Quantiles,
-    /// Its durations as part of all latencies, 0 to 1. Rows of depth 0 add up to 1, unless phases overlap.
+    /// Durations as a share of all latencies, 0 to 1. Rows of depth 0 add up to 1, unless phases overlap.
     pub share: f64,
     /// Where the time went, exact sums over `duration.count` phases.
     pub sums: Sums,

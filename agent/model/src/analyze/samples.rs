@@ -1,6 +1,6 @@
-//! Requests for tests, written as what happened in them, one after the other.
+//! Requests for tests, written as a sequence of events.
 //!
-//! Yields [`Request`]s that keep every promise of their type. It makes no random choices.
+//! Yields [`Request`]s that fulfil all invariants of the type. Nothing is random.
 
 use guestscope_contract::{Account, Source};
 
@@ -15,7 +15,7 @@ pub enum Step {
     Spend(Account, u64),
     /// Time on no thread, ns.
     Suspend(u64),
-    /// In the last so many ns on a CPU a helper was kept from running, by its index in [`KEPT`].
+    /// During the last given ns on a CPU a helper could not run, by its index in [`KEPT`].
     Kept(usize, u64),
     /// A nested phase.
     Nest(&'static str, Vec<Step>),
@@ -228,7 +228,7 @@ pub fn inference(requests: u64) -> Vec<Request> {
     (0..requests).map(one).collect()
 }
 
-/// With another name for the outermost phase.
+/// The request with another name of its outermost phase.
 pub fn renamed(mut request: Request, name: &str) -> Request {
     request.phases[0].name = name.into();
     request

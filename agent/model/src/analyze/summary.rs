@@ -1,7 +1,8 @@
-//! A finished run, summed up: per kind of request and phase, the slowest requests and their excess by cause.
+//! Summary of a finished run: per name of request and per phase, the slowest requests, and their excess by
+//! cause.
 //!
 //! Yields [`Summary`], in memory that does not grow with the run: it reads the requests twice instead of
-//! keeping them. It compares requests of one run with each other, never runs with runs.
+//! keeping them. It compares requests of one run only.
 
 use std::{collections::HashMap, convert::Infallible};
 
@@ -40,13 +41,13 @@ pub struct LeftOut {
 pub struct ProcessRow {
     /// Unique in the run.
     pub id: u64,
-    /// Its name.
+    /// Process name.
     pub name: Untrusted,
-    /// Its number in the initial namespace.
+    /// Process ID in the initial namespace.
     pub pid: u32,
-    /// How long it was observed, ns.
+    /// Time for which it was observed, ns.
     pub wall_ns: u64,
-    /// Where that went.
+    /// Where that time went.
     pub split: Split,
     /// Events of its main thread.
     pub counts: Counts,
@@ -70,7 +71,7 @@ pub struct Slow {
     pub id: u64,
     /// The number that the program gave it.
     pub request: u64,
-    /// Its trace.
+    /// ID of its trace.
     pub trace_id: [u8; 16],
     /// CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
@@ -80,14 +81,14 @@ pub struct Slow {
     pub latency_ns: u64,
     /// More than the typical request, ns: the sum over `parts`, exactly.
     pub excess_ns: i64,
-    /// All parts that are not zero, the largest first.
+    /// Parts that are not zero, largest first.
     pub parts: Vec<Excess>,
     /// The longest wait inside it, once [`Summary::add_waits`] has seen it.
     pub longest_wait: Option<Wait>,
 }
 
 impl Slow {
-    /// What one cause makes of the excess, over all phases, ns.
+    /// The part of the excess that one cause explains, over all phases, ns.
     pub fn excess_by(&self, cause: Cause) -> i64 {
         self.parts.iter().filter(|part| part.cause == cause).map(|part| part.excess_ns).sum()
     }
@@ -115,7 +116,7 @@ pub struct Group {
     pub sums: Sums,
     /// Events of the requests' threads, exact sums, in the order of [`COUNT_NAMES`].
     pub counts: [u128; COUNT_NAMES.len()],
-    /// What other threads of the process did beside them.
+    /// Activity of other threads of the process at the same time.
     pub helped: Helped,
     /// Latency of the typical request, ns.
     pub typical_ns: u64,
@@ -125,7 +126,7 @@ pub struct Group {
     pub rows: Vec<Row>,
     /// The slowest, slowest first, at most [`SLOWEST`].
     pub slowest: Vec<Slow>,
-    /// What made them slow.
+    /// Main reason for the slow requests.
     pub headline: Headline,
     /// Requests with phases that ran on other threads beside them: shares may add up to more than 1.
     pub overlapping: u64,
@@ -136,13 +137,13 @@ pub struct Group {
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// By the time they took in all, most first. Empty if the program marked no request.
+    /// Groups by total time, most first. Empty if the program marked no request.
     pub groups: Vec<Group>,
     /// Requests that the groups leave out.
     pub left_out: LeftOut,
     /// The processes that ran longest.
     pub processes: Vec<ProcessRow>,
-    /// How many processes there were.
+    /// Number of processes.
     pub processes_seen: u64,
     /// All threads, once [`Summary::add_threads`] has seen them.
     pub threads: ThreadGroups,

@@ -1,7 +1,7 @@
-//! First reading of a run: sorts the requests, sums up each kind of them, keeps the slowest.
+//! First reading of a run: groups the requests by name, sums each group up, keeps the slowest.
 //!
-//! Yields one [`GroupTally`] per name of an outermost phase, in bounded memory. Finding the typical request
-//! takes a second reading.
+//! Yields one [`GroupTally`] per name of an outermost phase, in bounded memory. The typical request takes a
+//! second reading.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ const PROCESSES: usize = 20;
 /// Longer durations (146 years) are damage: with them, differences would no longer fit a signed number.
 const LONGEST_NS: u64 = 1 << 62;
 
-/// What a row of the folder means to statistics.
+/// How a row of the folder enters the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Counted,
@@ -99,7 +99,7 @@ pub(super) struct GroupTally {
     pub(super) helped: Helped,
     pub(super) first_start_ns: u64,
     pub(super) last_end_ns: u64,
-    /// By place; the root's is what lies outside phases.
+    /// Tallies by place; the root's tally is the time outside phases.
     pub(super) rows: Vec<RowTally>,
     /// Slowest first.
     pub(super) slowest: Vec<Candidate>,
@@ -162,7 +162,7 @@ impl GroupTally {
     }
 }
 
-/// Where the latency of a request went.
+/// Latency of a request, split by account.
 pub(super) fn request_split(request: &Request) -> Split {
     let mut split = Split::of(request.root());
     for queue in request.phases.iter().filter(|phase| phase.kind == PhaseKind::Queue) {
@@ -204,7 +204,7 @@ impl<T> ByName<T> {
         self.kinds.len() - 1
     }
 
-    /// What [`ByName::entry`] gave this name.
+    /// The value that [`ByName::entry`] created for this name.
     pub(super) fn get(&self, name: &Untrusted) -> Option<&T> {
         let index = self.by_name.get(name).or_else(|| self.by_name.get(&OTHER_REQUESTS.into()))?;
         Some(&self.kinds[*index].1)

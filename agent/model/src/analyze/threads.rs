@@ -1,10 +1,9 @@
-//! Threads in groups, by what they are called and what they waited in: what a program did where nothing was
-//! marked.
+//! Groups of threads by name and by kind of wait: shows what a program did if it has no marks.
 //!
 //! Yields [`ThreadGroups`], in memory that does not grow with the number of threads or of their names. A
 //! group is ranked by its *active* time: on a CPU, ready to run and without one, or kept by a disk, a page
-//! fault or a GPU. What is left is where idle threads are too (poll, sockets, locks, sleep): a pool that had
-//! nothing to do for an hour shall not stand above the thread that worked for a minute.
+//! fault or a GPU. The rest is also where idle threads wait (poll, sockets, locks, sleep): a pool that was
+//! idle for an hour must not rank above a thread that worked for a minute.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -27,12 +26,12 @@ const KEPT: usize = 1_024;
 pub const ACTIVE: [Account; 6] =
     [Account::Cpu, Account::Runq, Account::Throttled, Account::BlockIo, Account::Gpu, Account::Fault];
 
-/// What a thread is to its process, as far as it shows.
+/// Role of a thread in its process, as far as its accounts show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// The process's first one.
     Main,
-    /// It gets its work through locks and does nothing else: it computes for others.
+    /// It gets work through locks only: it computes for other threads.
     Pool,
     /// It waits mostly in poll: an event loop.
     Loop,
@@ -79,18 +78,18 @@ impl Role {
 pub struct ThreadGroup {
     /// Their name, with `*` for numbers in which they differ.
     pub name: Untrusted,
-    /// What they are; none where they are of several kinds.
+    /// Role of the threads; none if they differ.
     pub role: Option<Role>,
-    /// How many there were.
+    /// Number of threads.
     pub threads: u64,
     /// Where their time outside marked phases went, exact sums.
     pub sums: Sums,
-    /// So much of `poll` was for sockets, by an estimate, ns.
+    /// Estimated part of `poll` that was spent on sockets, ns.
     pub poll_net_ns: u128,
 }
 
 impl ThreadGroup {
-    /// What is no idleness, ns.
+    /// Active time, ns.
     pub fn active_ns(&self) -> u128 {
         active_ns(&self.sums)
     }
@@ -105,9 +104,9 @@ fn active_ns(sums: &Sums) -> u128 {
 pub struct ThreadGroups {
     /// Groups by active time, the longest first, at most [`GROUPS`].
     pub groups: Vec<ThreadGroup>,
-    /// All others, as one.
+    /// All other groups as one.
     pub others: Option<ThreadGroup>,
-    /// How long threads were active inside marked phases, ns.
+    /// Active time of threads inside marked phases, ns.
     pub active_inside_ns: u128,
 }
 
@@ -124,12 +123,12 @@ impl ThreadGroups {
         Ok(tally.finish())
     }
 
-    /// How many there were.
+    /// Number of threads.
     pub fn threads(&self) -> u64 {
         self.groups.iter().chain(&self.others).map(|group| group.threads).sum()
     }
 
-    /// How long they were active outside marked phases, ns.
+    /// Active time of threads outside marked phases, ns.
     pub fn active_outside_ns(&self) -> u128 {
         self.groups.iter().chain(&self.others).map(ThreadGroup::active_ns).sum()
     }
@@ -214,8 +213,8 @@ impl Tally {
         });
     }
 
-    /// Threads that name themselves are one group, whatever each of them waited in; those that have the name
-    /// of a process are told apart by their roles.
+    /// Threads with names of their own form one group, whatever they waited in; threads named like their
+    /// process are grouped by role.
     fn finish(self) -> ThreadGroups {
         let Self { groups, others, active_inside_ns } = self;
         let mut by_name: HashMap<String, Vec<(Role, Gathered)>> = HashMap::new();

@@ -1,7 +1,7 @@
-//! The tree of phase names under one kind of request, and how a request's time lies in it.
+//! The tree of phase names under one name of request, and a request's time in it.
 //!
-//! Yields a [`Leaves`] per request: time by (place in the tree, cause), nothing counted twice. The number of
-//! places is bounded, because a program may name its phases after its requests; it does not keep requests.
+//! Yields [`Leaves`] per request: time by place in the tree and cause, each nanosecond once. The number of
+//! places is bounded, because a program may give each phase a different name. Requests are not kept.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::untrusted::Untrusted;
 
 use super::split::Split;
 
-/// What no phase of the request covers.
+/// Name of the time that no phase of the request covers.
 pub const OUTSIDE: &str = "(outside phases)";
 /// Phases whose names came after there was room for more.
 pub const OTHER_PHASES: &str = "(other phases)";
@@ -27,7 +27,7 @@ pub(super) const ALL_PLACES: usize = 160;
 pub(super) type PlaceId = usize;
 /// The outermost phase.
 pub(super) const ROOT: PlaceId = 0;
-/// Where names go for which there is no room.
+/// Place for names beyond the limit.
 pub(super) const OTHER: PlaceId = 1;
 
 /// When a place was first seen: start and number of the request, then the place within it. Not the order of
@@ -97,7 +97,7 @@ impl Tree {
         self.by_name.get(&key).copied().unwrap_or(OTHER)
     }
 
-    /// Where a request's phases stand; places that are new become known, as long as there is room for them.
+    /// Places of a request's phases; adds new places as long as there is room.
     pub(super) fn learn(&mut self, request: &Request, room: &mut usize) -> Located {
         let root = request.root();
         let (start_ns, id) = (root.start_ns, root.id);
@@ -109,12 +109,12 @@ impl Tree {
         located
     }
 
-    /// Where a request's phases stand in a tree that no longer grows.
+    /// Places of a request's phases in a tree that no longer grows.
     pub(super) fn locate(&self, request: &Request) -> Located {
         locate(request, |parent, phase| self.find(parent, phase))
     }
 
-    /// All places but the root: queues first, then parents before nested ones, siblings as first seen.
+    /// All places but the root: queues first, then parents before nested phases, siblings as first seen.
     pub(super) fn order(&self) -> Vec<PlaceId> {
         let mut children: Vec<Vec<PlaceId>> = vec![Vec::new(); self.places.len()];
         for (id, place) in self.places.iter().enumerate().skip(1) {
@@ -149,10 +149,10 @@ impl Tree {
     }
 }
 
-/// Where the phases of one request stand, in their order.
+/// Places of one request's phases, in their order.
 #[derive(Clone, Debug)]
 pub(super) struct Located {
-    /// In the tree of names.
+    /// Places in the tree of names.
     pub(super) places: Vec<PlaceId>,
     /// Index of each phase's parent within the request.
     pub(super) parents: Vec<usize>,

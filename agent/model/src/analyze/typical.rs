@@ -1,7 +1,7 @@
-//! Second reading of a run: what a typical request is made of, part by part, in whole nanoseconds.
+//! Second reading of a run: the parts of the typical request, in whole nanoseconds.
 //!
-//! Yields [`Typical`]: the mean over the middle half, rounded so that the parts add up to the whole exactly.
-//! It sees only sums; the first reading has decided which requests lie in the middle half.
+//! Yields [`Typical`]: the mean over the middle half, rounded so that the parts add up exactly. It needs only
+//! sums: the first reading has determined which requests are in the middle half.
 
 use crate::phase::Request;
 
@@ -39,7 +39,7 @@ impl MiddleSums {
 /// The second reading of one kind of requests.
 #[derive(Clone, Debug)]
 pub(super) struct Middle {
-    /// By place; the root's is that of whole requests.
+    /// Sums by place; the root's are those of whole requests.
     places: Vec<MiddleSums>,
     /// Own time by place over the requests in the middle half.
     own: Vec<Sums>,
@@ -156,7 +156,7 @@ pub(super) struct Typical {
     pub(super) half: MiddleHalf,
     /// Own time by place, in the order of the rows, what lies outside phases last. Adds up to `latency_ns`.
     pub(super) own: Vec<(PlaceId, Split)>,
-    /// By place; the root's is that of whole requests.
+    /// Values by place; the root's are those of whole requests.
     standards: Vec<Standard>,
 }
 

@@ -79,7 +79,7 @@ impl Pairing {
             self.close_all_of_copy(edge);
         }
         if self.is_inside_the_unseen(edge) {
-            // It is no request of its own: its end will find no start, and be counted.
+            // It is not a request: its end will find no start, and be counted.
             return;
         }
         self.threads.meet(edge.thread, edge.record.ledger.slot).phases += 1;
@@ -175,7 +175,7 @@ impl Pairing {
         state.ran_before
     }
 
-    /// An open-loop request waited from its scheduled time on: a phase of its own, and nobody's time.
+    /// A request of an open loop waited since its scheduled time: a separate phase, on no thread.
     fn queued(&mut self, edge: &Edge<'_>, root: u64) {
         let scheduled_ns = edge.record.arguments[3];
         let source = Source::and_length(edge.record.arguments[1]).0;

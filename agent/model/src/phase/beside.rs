@@ -1,9 +1,10 @@
-//! A phase that several threads of a process are inside at a time: a request whose event loop has not left it
-//! yet when a pool's thread enters it, or that hands work to two threads at once. Part of [`Pairing`].
+//! A phase with several threads inside at the same time: a request whose event loop has not left it yet when
+//! a pool's thread enters it, or that gives work to two threads at once. Part of [`Pairing`].
 //!
-//! Time has one owner. The thread that came first keeps the phase until it leaves it; then it goes on on the
-//! one that has waited longest, with that one's times since it entered, cut to what there was. What the
-//! others do meanwhile is that of helpers, but phases that they begin are inside the phase all the same.
+//! Time is charged to one thread only. The thread that came first owns the phase until it leaves it; then the
+//! thread that has waited longest owns it, with its times since it entered, cut to the available time. Until
+//! then the time of the others counts as helpers' time, but phases that they begin are inside the phase all
+//! the same.
 
 use super::{
     ThreadId,
@@ -22,9 +23,9 @@ const MOST_BESIDE_OF_ALL: usize = 8_192;
 #[derive(Clone, Debug)]
 pub(super) struct Beside {
     thread: ThreadId,
-    /// As it entered.
+    /// Snapshot when the thread entered.
     now: Snapshot,
-    /// Where the phase will stand on it.
+    /// Place of the phase on that thread's stack.
     place: u64,
 }
 

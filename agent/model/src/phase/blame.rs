@@ -1,10 +1,10 @@
-//! Why a thread waited for another one: what that one had been kept from meanwhile, from thread to thread.
+//! Why a thread waited for another one: what delayed that thread, and so on from thread to thread.
 //!
 //! A wait in a lock or at a pipe ends when another thread wakes the waiting one. The waker's own long waits
-//! within it explain it; where those ended by a third thread's wake-up, that one's do. A wait for sockets, or
-//! for any of several files, often ends by an interrupt, which names the interrupted thread: there the waker
-//! must have been in a system call that hands something over. It is an estimate: only waits above the
-//! threshold are known, and an interrupt may come in such a system call as well.
+//! during it explain it; if those ended by a third thread's wake-up, that thread's waits do. A wait for
+//! sockets, or for any of several files, often ends by an interrupt, and then the interrupted thread appears
+//! as the waker: so the waker must have been in a system call that passes something on. It is an estimate:
+//! only waits above the threshold are known, and an interrupt may come in such a system call as well.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,8 +15,8 @@ use crate::record::calls_32;
 
 /// Waits that are kept per thread, the latest ones.
 const RECENT: usize = 16;
-/// Threads that are kept after their end. A wait for one is told right behind that end: a thread's last
-/// wake-ups come before its end, and on one CPU the switch at its end starts the woken thread.
+/// Number of threads kept after their end. A wait for such a thread is reported right after it: a thread's
+/// last wake-ups come before its end, and on one CPU the switch at its end starts the woken thread.
 const GONE: usize = 64;
 /// Threads whose waits are kept, at most twice so many: each takes 2 KB.
 const LIVES: usize = 2_048;
@@ -70,9 +70,9 @@ const HAND_OVER: [libc::c_long; 36] = [
 pub struct Blame {
     /// The thread that was kept.
     pub tid: u32,
-    /// From what, or by what.
+    /// Account in which the other thread was delayed.
     pub account: Account,
-    /// For how much of the wait, ns.
+    /// Duration of the overlap with the wait, ns.
     pub ns: u64,
     /// Wake-ups between that thread and this one, from 1.
     pub depth: u32,
@@ -86,7 +86,7 @@ struct Past {
     queued_ns: u64,
     end_ns: u64,
     account: Account,
-    /// What explains it, and when that was.
+    /// What explains it, and at what time.
     blame: Option<(Blame, Interval)>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Pasts {
 #[derive(Debug, Default)]
 struct Life {
     waits: VecDeque<Past>,
-    /// When the thread ended. A later thread with its number is another one.
+    /// When the thread ended. A later thread with the same ID is a different one.
     end_ns: Option<u64>,
 }
 
@@ -183,8 +183,8 @@ impl Pasts {
 }
 
 impl Past {
-    /// What kept the thread, and when. Where it waited for a third one, that one's part stands for the wait,
-    /// unless that third one is `asking`: no thread waits for itself.
+    /// What delayed the thread, and when. If it waited for a third thread, that thread's part replaces the
+    /// wait, unless it is `asking`: no thread waits for itself.
     fn parts(&self, tid: u32, asking: u32) -> [(Blame, Interval); 3] {
         let own = |account, (begin, end): Interval| {
             (Blame { tid, account, ns: end.saturating_sub(begin), depth: 1 }, (begin, end))

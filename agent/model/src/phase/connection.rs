@@ -19,7 +19,7 @@ use super::{
     thread::Snapshot,
 };
 
-/// How long a request waits for a further send before it is over, ns.
+/// Time after which a request without a further send is over, ns.
 const HELD_NS: u64 = 10_000_000_000;
 
 /// State of a request at its last send.
@@ -32,13 +32,13 @@ pub(crate) struct Held {
 }
 
 impl Pairing {
-    /// Whether an end says that more may come.
+    /// Whether an end may be followed by more of the same request.
     pub(super) fn may_go_on(edge: &Edge<'_>) -> bool {
         let third = edge.record.arguments[2];
         edge.instance == KERNEL_INSTANCE && (third == MAY_GO_ON || third == MAY_GO_ON_ELSEWHERE)
     }
 
-    /// An end may say that what ends was no request.
+    /// Handles an end that reports that its phase was no request.
     pub(super) fn note_none(&mut self, edge: &Edge<'_>) {
         if edge.instance == KERNEL_INSTANCE
             && edge.record.arguments[2] == WAS_NONE
@@ -63,16 +63,16 @@ impl Pairing {
         self.hold(id, edge);
     }
 
-    /// What was marked within a request has ended after its last send: so has the request, since somebody
-    /// worked for it until then.
+    /// A phase marked within a request ended after its last send: then the request ended there, since it was
+    /// still being worked on.
     pub(super) fn outlasted(&mut self, parent: Option<u64>, edge: &Edge<'_>) {
         if let Some(id) = parent.filter(|id| self.open.get(id).is_some_and(|open| open.held.is_some())) {
             self.hold(id, edge);
         }
     }
 
-    /// The last of what was marked within a request has ended, and the request was answered before: nobody
-    /// may be left to end it.
+    /// The last phase marked within a request has ended, and the request was answered before: no further edge
+    /// may come to end it.
     pub(super) fn list_answered(&mut self, parent: Option<u64>) {
         let Some(open) = parent.and_then(|id| self.open.get_mut(&id)) else { return };
         if let (0, Some(held)) = (open.children, &open.held)
@@ -92,8 +92,8 @@ impl Pairing {
         true
     }
 
-    /// Whether the edge says that a connection is gone while what was marked within its request is open: the
-    /// request ends as the last of that does.
+    /// Whether the edge reports a closed connection while phases within its request are open: the request
+    /// ends with the last of them.
     pub(super) fn is_gone(&mut self, edge: &Edge<'_>) -> bool {
         let found = self.target(edge).filter(|_| edge.instance == KERNEL_INSTANCE && edge.record.token != 0);
         let Some((id, open)) = found.and_then(|id| Some((id, self.open.get(&id)?))) else { return false };
@@ -126,7 +126,7 @@ impl Pairing {
         }
     }
 
-    /// Takes back the end at the last send, if the same thread sent, and ran nothing else since.
+    /// Takes back the end at the last send, if the same thread sent and ran nothing else since.
     fn took_back(&mut self, id: u64, edge: &Edge<'_>) -> bool {
         let Some(open) = self.open.get_mut(&id) else { return false };
         let was_away = edge.record.arguments[2] == MAY_GO_ON_ELSEWHERE;
@@ -202,7 +202,7 @@ impl Pairing {
     }
 }
 
-/// What helpers did for a phase up to now, of which it is known how long it was.
+/// Helpers' activity during a phase so far, whose duration is already known.
 pub(super) fn helped(processes: &Processes, waits: &Waits, open: &OpenPhase) -> Helpers {
     let mut helpers = processes.since(open.key.0, &open.share);
     helpers.wait = waits.laid_over(open.key.0, &open.phase);
@@ -211,7 +211,7 @@ pub(super) fn helped(processes: &Processes, waits: &Waits, open: &OpenPhase) -> 
 }
 
 impl Held {
-    /// What helpers had done by then.
+    /// Helpers' activity up to then.
     pub(super) fn helpers(&self) -> Helpers {
         self.helpers
     }

@@ -1,4 +1,5 @@
-//! What is in flight, for sharing helpers: threads in phases, and requests on none. Part of [`Pairing`].
+//! What is in flight, for sharing helpers: threads inside phases, and requests on no thread. Part of
+//! [`Pairing`].
 
 use super::{
     ThreadId,
@@ -27,7 +28,7 @@ impl Pairing {
         self.note_thread(thread);
     }
 
-    /// A phase was left, or goes on. For helpers, all time of a request that is on no thread is waiting.
+    /// A phase was left or continued. For helpers, all time of a request on no thread is waiting.
     pub(super) fn note_suspended(&mut self, id: u64) {
         let Some(open) = self.open.get(&id).filter(|open| open.root == id) else { return };
         let (tgid, is_suspended) = (open.key.0, matches!(open.place, Place::Suspended(_)));

@@ -9,21 +9,21 @@ use super::Phase;
 
 /// Readings kept for phases that have not ended: 20 s of the most devices in a guest, 200 s of six.
 const KEPT: usize = 6_000;
-/// What is older says nothing of a phase, ns.
+/// Age beyond which a reading says nothing about a phase, ns.
 const STALE_NS: u64 = 2_000_000_000;
 
-/// One look at one device. What its driver does not tell is none.
+/// One reading of one device. Values that the driver does not report are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuReading {
     /// CLOCK_MONOTONIC when the device had been read, ns.
     pub time_ns: u64,
-    /// Its number, as its driver counts.
+    /// Device number, as its driver counts.
     pub device: u32,
     /// Percentage of the driver's last sampling interval in which at least one kernel ran on the device.
     pub utilization_percent: Option<u64>,
     /// Percentage of that interval in which its memory was read or written.
     pub memory_utilization_percent: Option<u64>,
-    /// Its memory in use, by all processes, bytes.
+    /// Memory in use, by all processes, bytes.
     pub memory_used_bytes: Option<u64>,
     /// Clock of its multiprocessors, MHz.
     pub clock_sm_mhz: Option<u64>,
@@ -33,11 +33,11 @@ pub struct GpuReading {
     pub power_mw: Option<u64>,
     /// Temperature, degrees Celsius.
     pub temperature_celsius: Option<u64>,
-    /// Why its clocks are not higher: bits of NVML's `nvmlClocksEventReasons`.
+    /// Why the clocks are not higher: bits of NVML's `nvmlClocksEventReasons`.
     pub throttle_reasons: Option<u64>,
 }
 
-/// What the readings of one device during an interval come to.
+/// Summary of the readings of one device during an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuUse {
     /// Readings behind it.
@@ -48,13 +48,13 @@ pub struct GpuUse {
     pub memory_utilization_percent: Option<u64>,
     /// Largest.
     pub memory_used_bytes: Option<u64>,
-    /// Smallest: what a device that was held down fell to.
+    /// Lowest clock: where a throttled device fell to.
     pub clock_sm_mhz: Option<u64>,
     /// Mean.
     pub power_mw: Option<u64>,
     /// Largest.
     pub temperature_celsius: Option<u64>,
-    /// All reasons that any of them had, of those that were asked about.
+    /// All throttle reasons of any reading, among those that were requested.
     pub throttle_reasons: u64,
     /// Readings with any of these.
     pub throttled: u64,
@@ -95,7 +95,7 @@ impl Mean {
 }
 
 impl GpuTally {
-    /// One more; `held` are the reasons by which clocks are held down, the others are none of interest.
+    /// Adds a reading; `held` are the reasons that throttle clocks, the others are ignored.
     pub fn add(&mut self, reading: &GpuReading, held: u64) {
         self.readings += 1;
         self.utilization.add(reading.utilization_percent);
@@ -110,7 +110,7 @@ impl GpuTally {
         self.throttled += u64::from(reasons != 0);
     }
 
-    /// What they come to.
+    /// Returns the summary.
     pub fn total(&self) -> GpuUse {
         GpuUse {
             readings: self.readings,
@@ -126,7 +126,7 @@ impl GpuTally {
     }
 }
 
-/// The last readings, in the order of their times, in which one helper makes them.
+/// The latest readings, in the order of their times; only the NVML reader makes them.
 #[derive(Clone, Debug, Default)]
 pub struct GpuReadings(VecDeque<GpuReading>);
 
@@ -139,7 +139,7 @@ impl GpuReadings {
         self.0.push_back(reading);
     }
 
-    /// Each device during a phase: all readings meanwhile, or the last one before its end. `held` as above.
+    /// Each device during a phase: all readings within it, or the last one before its end. `held` as above.
     pub fn during(&self, phase: &Phase, held: u64) -> BTreeMap<u32, GpuUse> {
         let (start_ns, end_ns) = (phase.start_ns, phase.start_ns.saturating_add(phase.duration_ns));
         let mut inside: BTreeMap<u32, GpuTally> = BTreeMap::new();

@@ -1,8 +1,8 @@
-//! For how long a phase's helpers were kept from running: their long waits, laid over the phase.
+//! How long a phase's helpers could not run: their long waits during the phase.
 //!
-//! A pool's leader that waits for a helper without a CPU shows `cpu` where it spins and `lock` where it
-//! sleeps; neither names the cause. So the helpers' own waits are put beside it, as one interval however many
-//! waited at once. Only waits above the threshold that end before the phase does are known.
+//! A pool's leader that waits for a helper without a CPU has `cpu` time if it spins and `lock` time if it
+//! sleeps; neither names the cause. So the helpers' own waits are recorded beside it, as a union of
+//! intervals. Only waits above the threshold that end before the phase does are known.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use guestscope_contract::Account;
 
 use super::{Phase, Wait};
 
-/// What keeps a thread from running that has work. A helper in `lock` or `sleep` mostly has none.
+/// Accounts in which a thread with work cannot run. A helper in `lock` or `sleep` usually has no work.
 pub const KEPT: [Account; 4] = [Account::Runq, Account::Throttled, Account::BlockIo, Account::Fault];
 
 /// Waits of a process that are kept while a request of it is in flight; the oldest go first.
@@ -19,7 +19,7 @@ const RECENT: usize = 1 << 14;
 /// Waits of all processes together: 6 MB. A process with many gives up its own.
 const ALL: usize = 1 << 16;
 
-/// For how long at least one helper was kept from running, ns, in the order of [`KEPT`].
+/// Time during which at least one helper could not run, ns, in the order of [`KEPT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HelperWait {
     /// While the phase's own thread was on a CPU, or off it for less than the threshold.
@@ -35,7 +35,7 @@ type Interval = (u64, u64);
 #[derive(Debug)]
 struct Kept {
     end_ns: u64,
-    /// The thread that had the CPU before the helper got it.
+    /// The previous thread on the helper's CPU.
     behind_tid: u32,
     parts: [Interval; KEPT.len()],
 }
@@ -43,7 +43,7 @@ struct Kept {
 #[derive(Debug, Default)]
 struct Recent {
     helpers: VecDeque<Kept>,
-    /// By request: waits of threads inside it, and the time that it was on none.
+    /// By request: waits of threads inside it, and the time that it was on no thread.
     leaders: VecDeque<(u64, Interval)>,
     /// There were more than are kept.
     is_partial: bool,
@@ -53,7 +53,7 @@ struct Recent {
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     of: HashMap<u32, Recent>,
-    /// How many there are.
+    /// Number of waits.
     kept: usize,
 }
 
@@ -82,14 +82,14 @@ impl Waits {
         self.of.get(&tgid).is_some_and(|recent| recent.is_partial)
     }
 
-    /// No request of the process is in flight any more.
+    /// Forgets a process that has no request in flight any more.
     pub(crate) fn forget(&mut self, tgid: u32) {
         if let Some(recent) = self.of.remove(&tgid) {
             self.kept -= recent.helpers.len() + recent.leaders.len();
         }
     }
 
-    /// The waits of helpers while a finished phase ran.
+    /// The waits of helpers during a finished phase.
     pub(crate) fn laid_over(&self, tgid: u32, phase: &Phase) -> HelperWait {
         let mut laid = HelperWait::default();
         let Some(recent) = self.of.get(&tgid).filter(|recent| !recent.helpers.is_empty()) else {
@@ -101,7 +101,7 @@ impl Waits {
         let own = union(own.filter(|(root, _)| *root == phase.root).map(|(_, wait)| *wait), whole);
         for (kept, account) in KEPT.into_iter().enumerate() {
             let waits = recent.helpers.iter().rev().take_while(|wait| since(wait.end_ns));
-            // A helper that waits for the CPU which the phase's own thread uses keeps nobody waiting.
+            // A helper that waits for the CPU of the phase's own thread delays no one.
             let waits = waits.filter(|wait| account != Account::Runq || wait.behind_tid != phase.thread.tid);
             let waits = union(waits.map(|wait| wait.parts[kept]), whole);
             laid.waiting[kept] = common(&waits, &own);
@@ -143,7 +143,7 @@ fn parts(wait: &Wait, end_ns: u64) -> [Interval; KEPT.len()] {
     })
 }
 
-/// What at least one of the intervals covers, within `whole`, in order.
+/// Union of the intervals, cut to `whole`, in order.
 fn union(intervals: impl Iterator<Item = Interval>, whole: Interval) -> Vec<Interval> {
     let clipped = intervals.map(|(begin, end)| (begin.max(whole.0), end.min(whole.1)));
     let mut intervals: Vec<Interval> = clipped.filter(|(begin, end)| begin < end).collect();

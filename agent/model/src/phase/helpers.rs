@@ -1,8 +1,8 @@
-//! Helpers: what the other threads of a process did, outside phases of their own, while a phase ran.
+//! Helpers: time of the other threads of a process, outside phases, while a phase ran.
 //!
-//! Every edge carries one sum over its process. Its growth between two edges is shared out evenly among the
-//! requests then in flight, since it is not known for which of them a helper worked. Requests within each
-//! other count as one. It yields differences of the shares; for helpers' waits see `helper_waits`.
+//! Every edge carries one sum over its process. Its growth between two edges is divided evenly among the
+//! requests then in flight, since it is unknown for which of them a helper worked. Nested requests count as
+//! one. Yields differences of the shares; for helpers' waits see `helper_waits`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,22 +10,22 @@ use guestscope_contract::{ACCOUNTS, EDGE_HELPERS_TORN, EdgeRecord};
 
 use super::{Accounts, HelperWait, ThreadId};
 
-/// What the helpers of a phase did meanwhile. Their time is beside the phase's own and no part of it.
+/// Helpers' activity during a phase. Their time is not part of the phase's own time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Helpers {
     /// Time of all of them together; with other requests in flight, an equal share of it.
     pub accounts: Accounts,
     /// Threads of the process other than the one that ended the phase.
     pub threads: u32,
-    /// Other requests of the process were in flight meanwhile.
+    /// Whether other requests of the process were in flight at the same time.
     pub shared: bool,
     /// Some threads are in no sum, or a sum was torn: there was more than this.
     pub partial: bool,
-    /// For how long one or more of them were kept from running.
+    /// Time during which one or more of them could not run.
     pub wait: HelperWait,
 }
 
-/// What one process's requests have been given so far.
+/// What the requests of one process have been given so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
     /// Helpers' time given to each request in flight, summed since the process was first seen.
@@ -43,9 +43,9 @@ struct Process {
     share: Share,
     /// Time and sum at the last edge.
     last: Option<(u64, [u64; ACCOUNTS])>,
-    /// What the last division left over.
+    /// Remainder of the last division.
     rest: [u64; ACCOUNTS],
-    /// By how much the sum fell and has not grown again since, ns.
+    /// Amount by which the sum fell and has not grown again since, ns.
     owed_ns: u64,
     in_flight: HashSet<Carrier>,
     threads: u32,
@@ -54,7 +54,7 @@ struct Process {
 /// The carrier of something in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Carrier {
-    /// On a thread, however many phases it is inside.
+    /// The thread, however many phases it is inside.
     Thread(ThreadId),
     /// A request that is on no thread.
     Suspended(u64),
@@ -95,12 +95,12 @@ impl Processes {
         self.0.remove(&tgid);
     }
 
-    /// What its requests have been given so far.
+    /// What the requests of a process have been given so far.
     pub(crate) fn share(&self, tgid: u32) -> Share {
         self.0.get(&tgid).map_or_else(Share::default, |process| process.share)
     }
 
-    /// What came since an earlier reading.
+    /// The difference to an earlier reading.
     pub(crate) fn since(&self, tgid: u32, earlier: &Share) -> Helpers {
         let Some(process) = self.0.get(&tgid) else { return Helpers::default() };
         let now = &process.share;
@@ -108,7 +108,7 @@ impl Processes {
         for (now, before) in accounts.0.iter_mut().zip(earlier.given.0) {
             *now = now.saturating_sub(before);
         }
-        // What a damaged record claims must still have a sum.
+        // A damaged record's claims must still have a sum.
         accounts.fit(u64::MAX);
         let has_helped = accounts.total_ns() > 0;
         Helpers {
@@ -143,8 +143,9 @@ impl Process {
 }
 
 /// Growth of a sum. An open wait is charged to its apparent account: if that turns out wrong, the account
-/// shrinks, and the difference is taken from what grew most. An edge held up between its clock and its sum
-/// has more than the next one: a difference larger than all growth stays owed, so that no time counts twice.
+/// shrinks, and the difference is taken from the account that grew most. An edge that is delayed between
+/// reading its clock and its sum has more than the next one: a difference larger than all growth stays owed,
+/// so that no time counts twice.
 fn growth(before: &[u64; ACCOUNTS], now: &[u64; ACCOUNTS], owed_ns: &mut u64) -> [u64; ACCOUNTS] {
     let mut grown = [0; ACCOUNTS];
     let mut owed = *owed_ns;

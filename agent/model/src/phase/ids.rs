@@ -18,7 +18,7 @@ fn mix(mut value: u64) -> u64 {
 }
 
 impl IdSource {
-    /// From 16 random bytes, the run id.
+    /// Creates the source from 16 random bytes, the run ID.
     pub(crate) fn new(run_id: [u8; 16]) -> Self {
         let (high, low) = run_id.split_at(8);
         let word = |bytes: &[u8]| bytes.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));

@@ -1,11 +1,11 @@
 //! Completed I/Os, added to the phases that submitted them: how long they stood in a queue, and how long the
 //! device had them. Part of [`Pairing`].
 //!
-//! Those of one thread may be under way together, and while it does something else: their times overlap, are
-//! no account and may be longer than the phase. An I/O that completes after its phase is added as long as the
-//! request is not over; after that it is late, and counted. When a phase leaves a thread, its segment there
-//! is kept: the last few that asked block devices for anything, and as many others, since a flush or a
-//! discard is in no count of reads and writes, and without the hook of those counts no I/O is.
+//! I/Os of one thread may overlap each other and its other work: their times are not an account and may be
+//! longer than the phase. An I/O that completes after its phase is added as long as the request is not over;
+//! after that it is late, and counted. When a phase leaves a thread, its segment there is kept: the last few
+//! with I/O on block devices, and as many others, since a flush or a discard is in no count of reads and
+//! writes, and without the hook of those counts no I/O is.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use super::{Counts, ThreadId, open::Place, pairing::Pairing, thread::Snapshot};
 /// submission and end is late. As many threads that are gone and were in a phase are kept as well.
 const KEPT: usize = 32;
 
-/// What of a phase was on a thread: it is there no longer.
+/// A segment of a phase that was on a thread and has left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     phase: u64,
@@ -57,7 +57,7 @@ impl Segments {
     }
 }
 
-/// What pairing knows of a thread's I/Os.
+/// I/O of a thread that pairing has to remember.
 #[derive(Debug, Default)]
 pub(crate) struct Ios {
     /// Completed I/Os, in the counts of I/Os.
@@ -78,7 +78,7 @@ impl Ios {
     }
 }
 
-/// One I/O in counts. A damaged record's times are cut to what can be.
+/// One I/O as counts. Times of a damaged record are cut to possible ones.
 fn counts(record: &IoRecord) -> Counts {
     let total_ns = record.header.time_ns.saturating_sub(record.submitted_ns);
     let queue_ns = match record.issued_ns {

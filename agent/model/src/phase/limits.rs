@@ -1,12 +1,13 @@
-//! How much of what a program marks is kept. Programs are untrusted: each table they fill has a limit.
+//! Limits on what a program's marks can make the agent keep. Programs are untrusted: each table that they
+//! fill has a limit.
 //!
-//! What is beyond a limit is counted in [`super::PairingLosses`]. It decides nothing.
+//! What is beyond a limit is counted in [`super::PairingLosses`].
 
 use super::{Phase, open::OpenPhase};
 
-/// Requests that may be open at once unless somebody asks for another number.
+/// Default of the maximum number of requests open at the same time.
 pub const OPEN_REQUESTS: u32 = 10_000;
-/// Phases of one request unless somebody asks for another number.
+/// Default of the maximum number of phases per request.
 pub const PHASES_PER_REQUEST: u32 = 10_000;
 /// The most phases of one request that can be asked for: readers of a run folder take no more of a request.
 pub const MOST_PHASES_PER_REQUEST: u32 = 20_000;
@@ -17,7 +18,7 @@ const PHASES: usize = 20_480;
 /// Threads that are known beyond those that the kernel side can track: ends may be late.
 const THREADS_LATE: usize = 1_024;
 
-/// How much is kept.
+/// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Requests that have begun and not ended.
@@ -56,7 +57,7 @@ impl Default for Limits {
 // The memory that the limits stand for.
 const _: () = assert!(size_of::<OpenPhase>() <= 1_400 && size_of::<Phase>() <= 760);
 
-/// Steps of work: tests count them, since time on a busy machine says nothing of an algorithm.
+/// Steps of work: tests count them, since time on a busy machine says nothing about an algorithm.
 #[cfg(test)]
 pub(crate) mod steps {
     use std::cell::Cell;

@@ -72,7 +72,7 @@ impl Pairing {
         if before != thread
             && let Some(main) = self.threads.remove(thread)
         {
-            // All that is left there began later.
+            // All entries left there began later.
             (state.stack, state.lost) = (main.stack, main.lost);
         }
         self.note_thread(before);
@@ -133,7 +133,7 @@ impl Pairing {
         self.threads.of_process(tgid).next().is_some()
     }
 
-    /// Yields what the thread is worth in all.
+    /// Ends a thread and yields its totals.
     fn end_thread(&mut self, thread: ThreadId, now: &Snapshot, ending: Ending, name: &Untrusted) -> Snapshot {
         self.place_early(thread, u64::MAX);
         for id in self.open_at(thread) {

@@ -1,7 +1,6 @@
-//! Phases: what the edges of a program mean, as plain data. Pure: no I/O, no clock, no async.
+//! Phases, the meaning of a program's edges, as plain data. Pure: no I/O, no clock, no async.
 //!
-//! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text; this module
-//! knows no format and decides nothing about the kernel.
+//! [`pairing`] turns edges into the values below. Sinks turn those into rows, spans and text.
 
 mod alone;
 mod begin;
@@ -100,18 +99,18 @@ pub struct ThreadId {
     pub tid: u32,
     /// Process number.
     pub tgid: u32,
-    /// CLOCK_MONOTONIC ns at which tracking of the thread began: tells two users of one number apart.
+    /// CLOCK_MONOTONIC ns at which tracking of the thread began: distinguishes two threads with the same ID.
     pub born_ns: u64,
 }
 
-/// What a row is.
+/// Kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PhaseKind {
     /// An outermost phase: one trace.
     Request,
     /// Inside a request.
     Phase,
-    /// From the scheduled arrival to the start of the request. On no thread: no accounts.
+    /// From the scheduled arrival to the start of the request. On no thread, so without accounts.
     Queue,
     /// A whole process, its main thread's ledger.
     Process,
@@ -129,14 +128,14 @@ impl PhaseKind {
     }
 }
 
-/// How a phase came to its end.
+/// How a phase ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ending {
     /// The program said so.
     Ended,
     /// Its thread exited inside it.
     ThreadExited,
-    /// Its process replaced its program inside it.
+    /// Its process called exec inside it.
     Exec,
     /// Its end was lost: closed when the next edge of the thread, or of the phase around it, proved that.
     Lost,
@@ -169,7 +168,7 @@ impl Ending {
     }
 }
 
-/// Where a phase stands in a trace.
+/// Position of a phase in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceIds {
     /// Trace id of the request.
@@ -192,9 +191,10 @@ pub struct Phase {
     pub parent: Option<u64>,
     /// The `id` of its request.
     pub root: u64,
-    /// What the row is.
+    /// Kind of the row.
     pub kind: PhaseKind,
-    /// As the program gave it; cut at [`guestscope_contract::NAME_BYTES`] and repaired where it was no UTF-8.
+    /// Name that the program gave it; cut at [`guestscope_contract::NAME_BYTES`], with invalid UTF-8
+    /// replaced.
     pub name: Untrusted,
     /// The name was cut, unreadable or repaired.
     pub name_damaged: bool,
@@ -208,15 +208,15 @@ pub struct Phase {
     pub duration_ns: u64,
     /// Time on no thread, between leave and enter, ns.
     pub suspended_ns: u64,
-    /// Where the time on threads went.
+    /// Time on threads, by account.
     pub accounts: Accounts,
     /// Events on the way.
     pub counts: Counts,
-    /// How long the whole guest was stopped meanwhile, ns; the accounts include it.
+    /// Time for which the whole guest was paused during the phase, ns; the accounts include it.
     pub pause_ns: u64,
-    /// What other threads of the process did meanwhile.
+    /// Activity of other threads of the process during the phase.
     pub helpers: Helpers,
-    /// Where it stands in the trace.
+    /// Position in the trace.
     pub trace: TraceIds,
     /// How it ended.
     pub ending: Ending,
@@ -253,13 +253,13 @@ pub const WARMUP: &str = "warmup";
 /// A thread that ended, or was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Its identity.
+    /// Identity of the thread.
     pub id: ThreadId,
-    /// Its name at the end.
+    /// Thread name at its end.
     pub comm: Untrusted,
     /// CLOCK_MONOTONIC, ns: the end of tracking.
     pub end_ns: u64,
-    /// Its whole ledger.
+    /// The whole ledger.
     pub accounts: Accounts,
     /// The part of `accounts` inside marked phases, of any thread.
     pub inside: Accounts,
@@ -267,7 +267,7 @@ pub struct Thread {
     pub counts: Counts,
     /// Marked phases that it began.
     pub phases: u64,
-    /// Whether it ended by itself; else observation stopped before.
+    /// Whether it ended by itself; otherwise the observation stopped before.
     pub exited: bool,
 }
 
@@ -284,7 +284,7 @@ pub struct Mark {
     pub phase: Option<u64>,
 }
 
-/// What could not be paired, counted. All zero means that every edge found its partner.
+/// Counts of what could not be paired. All zero means that every edge found its partner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairingLosses {
     /// Edge numbers that never arrived, after the first one of each thread that was seen.
@@ -297,7 +297,7 @@ pub struct PairingLosses {
     pub unended_phases: u64,
     /// Names that were cut, unreadable or no UTF-8.
     pub damaged_names: u64,
-    /// Edges with an operation or ABI that this agent does not know.
+    /// Edges with an unknown operation or ABI.
     pub unknown_edges: u64,
     /// Edges whose ledger was torn.
     pub torn_edges: u64,

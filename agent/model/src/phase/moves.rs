@@ -20,12 +20,12 @@ impl Pairing {
             return;
         }
         if edge.instance == KERNEL_INSTANCE && self.is_elsewhere(id, edge) {
-            // What it left has ended on another thread since, and the next of that token has begun: nothing
-            // is lost.
+            // The phase that it left has ended on another thread since, and the next one with that token has
+            // begun: nothing is lost.
             let _ = self.is_stray(edge);
             return;
         }
-        // What is open inside it and was not left by itself cannot go on without it.
+        // Phases open inside it that were not left separately cannot continue without it.
         let inner = self.inside(id);
         if edge.instance == KERNEL_INSTANCE
             && let Some(open) = self.open.get_mut(&id)
@@ -60,7 +60,7 @@ impl Pairing {
         }
     }
 
-    /// What was left with a phase, and is on no thread yet, goes on with it.
+    /// Phases that were left together with a phase, and are on no thread yet, continue with it.
     pub(super) fn go_on_within(&mut self, id: u64, (thread, now): (ThreadId, &Snapshot)) {
         let left = self.open.get_mut(&id).map(|open| std::mem::take(&mut open.left_with));
         for inner in left.unwrap_or_default() {

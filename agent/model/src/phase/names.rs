@@ -9,7 +9,7 @@ use crate::untrusted::Untrusted;
 /// Names of one source. A program that makes up a name per request would fill the memory, and every table
 /// that goes by names: from here on all others are one name.
 pub(super) const KEPT: usize = 1_000;
-/// What those are called.
+/// Name that stands for all further names.
 const OTHERS: &[u8] = b"(other names)";
 
 /// A name as it is kept.

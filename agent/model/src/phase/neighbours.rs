@@ -1,8 +1,8 @@
-//! Edges that say two things of one instant: a phase ends where the next one begins, the first one of a
+//! Edges with two meanings at one instant: a phase ends where the next one begins, the first phase of a
 //! request begins with it, and the last one ends with it. Part of [`Pairing`].
 //!
-//! Between two edges lies the probe itself, about 2 us, and any thread that takes the CPU then; at one edge
-//! there is nothing between.
+//! Between two edges lies the probe itself, about 2 us, and any thread that gets the CPU then; with one edge
+//! there is no gap.
 
 use guestscope_contract::{Account, WaitRecord, calls::EDGE_CALL_LOST};
 
@@ -14,12 +14,13 @@ use super::{
     thread::Snapshot,
 };
 
-/// From a request's edge to its first phase's without loss of the CPU: 2 us, and 10 where edges are slow.
+/// Largest gap between a request's edge and that of its first phase, on the CPU throughout: usually 2 us, and
+/// 10 where edges are slow.
 const BETWEEN_EDGES_NS: u64 = 20_000;
 
 impl Pairing {
-    /// A phase begins and names the phase that it joins. That phase ends here; if it is the phase's own root,
-    /// yields where that began, and what helpers had done then.
+    /// A phase begins, and its edge names the phase that it joins. That phase ends here. If it is the phase's
+    /// own root, returns where the root began, and the helpers' activity up to then.
     pub(super) fn join_neighbour(&mut self, edge: &Edge<'_>) -> Option<(Snapshot, Share)> {
         let neighbour = edge.record.arguments[3];
         // No phase joins itself.

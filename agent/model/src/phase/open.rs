@@ -16,13 +16,13 @@ use crate::untrusted::Untrusted;
 /// Latest ended phases that are searched for one.
 const LATELY: usize = 1_024;
 
-/// Where an open phase is.
+/// Where an open phase is now.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "most are on a thread, and a box would be made at every edge")]
 pub(crate) enum Place {
     /// On a thread, since this snapshot.
     On(ThreadId, Snapshot),
-    /// On none, since this time.
+    /// On no thread, since this time.
     Suspended(u64),
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Place {
 pub(crate) struct OpenPhase {
     pub(crate) root: u64,
     pub(crate) place: Place,
-    /// Where it stands on the thread that it is on.
+    /// Place on the stack of its thread.
     pub(crate) stands: u64,
     /// Phases around it.
     pub(crate) depth: u32,
@@ -39,14 +39,14 @@ pub(crate) struct OpenPhase {
     pub(crate) children: u32,
     /// The program's key of the phase: process, copy of the library, token.
     pub(crate) key: (u32, u16, u64),
-    /// What helpers had done when it began.
+    /// Helpers' share when it began.
     pub(crate) share: Share,
     /// Threads that have entered it while it was on another one, in the order of their coming.
     pub(crate) beside: Vec<Beside>,
-    /// What was open within it when it was left, the outermost first: kept where all of it goes on by one
+    /// Phases open within it when it was left, the outermost first: kept where all of them continue by one
     /// edge.
     pub(crate) left_with: Vec<u64>,
-    /// What it was at the last send of its connection.
+    /// Its state at the last send of its connection.
     pub(crate) held: Option<Box<Held>>,
     /// Whether it is in the list of requests that end if nothing more is sent.
     pub(crate) is_listed: bool,
@@ -108,7 +108,7 @@ impl OpenPhase {
         self.place = Place::On(thread, Snapshot { time_ns, ..*now });
     }
 
-    /// Ends it where nothing is known of its thread any more: the rest is nobody's time.
+    /// Ends it where its thread is no longer known: the rest of its time is on no thread.
     pub(crate) fn abandon(&mut self, time_ns: u64) {
         let last_ns = self.last_ns();
         self.phase.suspended_ns += time_ns.saturating_sub(last_ns);
@@ -132,7 +132,7 @@ impl OpenPhase {
 /// A request whose phases have not all ended.
 #[derive(Debug, Default)]
 pub(crate) struct OpenRequest {
-    /// Its phases that are still open.
+    /// Number of its phases that are still open.
     pub(crate) open: usize,
     /// Phases that began, in the order of their starts; some may have ended.
     begun: Vec<u64>,
@@ -186,7 +186,7 @@ impl OpenRequest {
 
     /// Adds to a phase of it that has ended. False if it has none of this number.
     pub(crate) fn add_to(&mut self, phase: u64, counts: &Counts) -> bool {
-        // It ended lately: the search starts with the last phase.
+        // It ended recently: the search starts with the last phase.
         let found = self.done.iter_mut().rev().take(LATELY).find(|done| done.id == phase);
         found.map(|done| done.counts.add(counts)).is_some()
     }
@@ -209,7 +209,7 @@ impl OpenRequest {
         self.begun.push(id);
     }
 
-    /// Its phases, open and ended ones.
+    /// Number of its phases, open and ended ones.
     pub(crate) fn phases(&self) -> usize {
         self.open + self.done.len()
     }
@@ -219,7 +219,7 @@ impl OpenRequest {
         self.begun.iter().rev().copied().collect()
     }
 
-    /// All phases ended: the whole request, ids filled in, the outermost first.
+    /// Returns the whole request once all phases have ended: IDs filled in, the outermost phase first.
     pub(crate) fn finish(mut self, ids: &IdSource) -> Request {
         self.done.sort_by_key(|phase| (phase.id != phase.root, phase.start_ns, phase.id));
         let (root, number) = self.done.first().map_or((0, 0), |phase| (phase.root, phase.request));

@@ -1,7 +1,7 @@
-//! From edges and the lives of tasks to phases: the pairing. Pure; time comes in with the records.
+//! Pairing: from edges and lives of tasks to phases. Pure; times come with the records.
 //!
-//! Fed with records in the order of their times (the pump's task), it yields requests when their last phase
-//! has ended, threads when they end, and marks. Edges without a partner are counted, not guessed.
+//! It takes records in the order of their times (the pump ensures that), and yields requests when their last
+//! phase has ended, threads when they end, and marks. Edges without a partner are counted, not guessed.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -65,7 +65,7 @@ pub struct Pairing {
     pub(super) suspended: BTreeSet<(u32, u64)>,
     /// Threads that wait for a phase, of all phases.
     pub(super) beside: usize,
-    /// From the program's key of a phase to its number.
+    /// Phase numbers by the program's key.
     pub(super) keys: HashMap<(u32, u16, u64), u64>,
     pub(super) requests: HashMap<u64, OpenRequest>,
     /// Open requests in the order of their starts; some may have ended.
@@ -79,7 +79,7 @@ pub struct Pairing {
     /// Phases in them that are not kept and have not ended.
     pub(super) left_out: u64,
     pub(super) cut: Cut,
-    /// By process: its main thread, which has ended before others, as it was then, and its name.
+    /// By process: its main thread if it ended before others, with its last snapshot and name.
     pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, Untrusted)>,
     pub(super) helpers: Processes,
     pub(super) waits: Waits,
@@ -88,9 +88,9 @@ pub struct Pairing {
     /// I/Os of threads that are gone, the first to go first.
     pub(super) gone: VecDeque<(ThreadId, Ios)>,
     pub(super) names: Names,
-    /// What each source has made and said.
+    /// Phases and messages of each source.
     pub sources: Sources,
-    /// What found no partner.
+    /// Counts of what found no partner.
     pub losses: PairingLosses,
     pub(super) outputs: Vec<Output>,
 }
@@ -115,7 +115,7 @@ impl Edge<'_> {
 }
 
 impl Pairing {
-    /// For the run with this id.
+    /// Pairing for the run with this ID.
     pub fn new(run_id: [u8; 16]) -> Self {
         Self::within(Limits::default(), run_id)
     }
@@ -151,7 +151,7 @@ impl Pairing {
         }
     }
 
-    /// What has been yielded since the last call.
+    /// Takes all outputs since the last call.
     pub fn take(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outputs)
     }
@@ -273,7 +273,7 @@ impl Pairing {
         if let Some(ios) = &entry.ios {
             open.phase.counts.add(ios);
         }
-        // What began within it and is not kept has ended with it, unless it is left and goes on later.
+        // Phases within it that are not kept have ended with it, unless it was left and continues later.
         if is_over {
             self.forget_left_out(entry.root, entry.left_out);
         }
@@ -315,7 +315,7 @@ impl Pairing {
         self.list_answered(open.phase.parent);
         let (root, tgid, was_none) = (open.root, open.key.0, open.was_none);
         open.finish(ending);
-        // What came after the last send is not counted.
+        // Activity after the last send is not counted.
         let helpers = match (&open.held, open.children) {
             (Some(held), 0) => held.helpers(),
             _ => helped(&self.helpers, &self.waits, &open),

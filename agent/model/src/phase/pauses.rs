@@ -1,12 +1,11 @@
-//! Was the whole guest stopped from outside? From late beats of its CPUs to pauses, and from pauses to the
-//! phases that they lie in. Pure.
+//! Pauses of the whole guest, found by late beats of its CPUs, and the phases that they fall into. Pure.
 //!
 //! A pause is a time in which no CPU ran a timer though each had one due, and of which stolen time explains
-//! less than half. One late CPU alone is no pause, whatever held it. A pause begins between the last timer
-//! that ran and the first that did not; the middle is taken, with the possible error. While a pause is
-//! undecided, which takes until the next beats, the requests that it may lie in are held back, and everything
-//! after them waits. A machine that is short of CPUs may be in doubt all the time, so nothing is held back
-//! for longer than the beats of one silence may take.
+//! less than half. One late CPU alone is no pause, whatever delayed it. A pause begins between the last timer
+//! that ran and the first that did not; the middle is used, with the possible error. While a pause is
+//! undecided, which takes until the next beats, the requests that it may fall into are held back, with
+//! everything after them. On a machine that is short of CPUs this may be all the time, so nothing is held
+//! back for longer than the beats of one silence may take.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,10 +13,10 @@ use guestscope_contract::pause::{BEAT_NS, GapRecord};
 
 use super::{Phase, pairing::Output};
 
-/// What is shorter is no pause, ns: hypervisors let others run for some milliseconds at a time.
+/// Shortest pause, ns: hypervisors run other guests for some milliseconds at a time.
 pub const LEAST_NS: u64 = 10_000_000;
-/// Beats that do not come in so long after a silence will not come, ns: due ones come at once, and then the
-/// next. So nothing is held back for longer either.
+/// Time after a silence beyond which no more beats are awaited, ns: beats that are due come at once, and then
+/// the next. Nothing is held back for longer either.
 const PATIENCE_NS: u64 = 3 * BEAT_NS;
 /// Pauses that are remembered for phases that have not ended.
 const KNOWN: usize = 4096;
@@ -26,7 +25,7 @@ const UNDECIDED: usize = 16;
 /// Late beats that are remembered: both records of as many CPUs as most guests have.
 const HEARD: usize = 512;
 
-/// Memory for held outputs, bytes: beyond it the first ones go on, whatever is still in doubt.
+/// Memory for held outputs, bytes: beyond it the oldest are released, decided or not.
 const HELD: usize = 8 << 20;
 
 /// The guest was stopped.
@@ -65,7 +64,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// None if nothing can be made of it: it was short, or no CPU had been seen to be alive before.
+    /// Returns none for a gap that cannot be a pause: it was short, or no CPU had been seen alive before.
     fn of(gap: &GapRecord) -> Option<Self> {
         let silence = gap.silence;
         let is_long = silence.end_ns.saturating_sub(silence.begin_ns) >= LEAST_NS;
@@ -120,17 +119,17 @@ impl Candidate {
 #[derive(Debug, Default)]
 pub struct Pauses {
     undecided: VecDeque<Candidate>,
-    /// The last late beats: those of other CPUs may come before the one that tells of a silence.
+    /// The last late beats: those of other CPUs may come before the one that reports a silence.
     heard: VecDeque<GapRecord>,
     /// The end of the last silence that was decided, ns.
     decided_ns: u64,
-    /// In the order of time; none overlaps another.
+    /// Known pauses in the order of time, without overlap.
     known: VecDeque<Pause>,
     /// Pauses that have not been handed on.
     told: Vec<Output>,
-    /// What is held back, as it came, and since when, ns.
+    /// Held outputs in the order of arrival, with the time of arrival, ns.
     held: VecDeque<(u64, Output)>,
-    /// Its memory, bytes.
+    /// Memory of the held outputs, bytes.
     held_bytes: usize,
 }
 
@@ -165,7 +164,7 @@ impl Pauses {
     fn know(&mut self, pause: Pause) {
         let before_ns = self.known.back().map_or(0, Pause::end_ns);
         let start_ns = pause.start_ns.max(before_ns);
-        // Two silences never overlap, so nothing is cut but what was mixed up.
+        // Two silences never overlap, so this cuts only what was mixed up.
         let Some(duration_ns) = pause.end_ns().checked_sub(start_ns).filter(|&ns| ns > 0) else { return };
         let pause = Pause { start_ns, duration_ns, ..pause };
         if self.known.len() == KNOWN {
@@ -180,8 +179,8 @@ impl Pauses {
         !self.undecided.is_empty()
     }
 
-    /// Takes what pairing has yielded, and hands on what is decided or was held for too long, in the order in
-    /// which it came: pauses come before the requests that they lie in.
+    /// Takes what pairing has yielded, and returns what is decided or was held for too long, in the order of
+    /// arrival: pauses come before the requests that they fall into.
     pub fn pass(&mut self, outputs: Vec<Output>, now_ns: u64) -> Vec<Output> {
         self.undecided.retain(|candidate| now_ns.saturating_sub(candidate.end_ns) < PATIENCE_NS);
         self.held_bytes += outputs.iter().map(Output::bytes).sum::<usize>();
@@ -213,7 +212,7 @@ impl Pauses {
         candidates.any(|candidate| request.phases.iter().any(|phase| may_lie_in(candidate, phase)))
     }
 
-    /// Pauses were decided after what was held: they go first.
+    /// Releases held outputs. Pauses were decided after them: they go first.
     fn hand_on(&mut self, free: usize) -> Vec<Output> {
         let mut outputs = std::mem::take(&mut self.told);
         let told = outputs.len();
@@ -229,7 +228,7 @@ impl Pauses {
         outputs
     }
 
-    /// For how long the guest was stopped inside a phase.
+    /// How long the guest was paused inside a phase.
     fn paused_ns(&self, phase: &Phase) -> u64 {
         let first = self.known.partition_point(|pause| pause.end_ns() <= phase.start_ns);
         let within = self.known.range(first..).map_while(|pause| pause.within(phase));

@@ -1,11 +1,11 @@
-//! The guest was restored from a snapshot or moved, by its own signs. Pure.
+//! Detects through VMGENID or vmclock that the guest was restored from a snapshot or moved. Pure.
 //!
-//! A sign says that it happened, neither when nor how long it took: that shows in the pauses, where the
-//! guest's clock went on meanwhile. So its time is that at which the agent noticed it.
+//! These sources report that it happened, neither when nor for how long: the pauses show that, where the
+//! guest's clock ran on. So the time of the event is the time at which the agent noticed it.
 
 use super::Phase;
 
-/// What told of it. Each tells for itself: of one restoration both may.
+/// The source that reported it. Both may report the same restoration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoredBy {
     /// The generation of the virtual machine (VMGENID) changed: it runs from a snapshot.
@@ -29,7 +29,7 @@ impl RestoredBy {
 pub struct Restored {
     /// CLOCK_MONOTONIC when the agent noticed it, ns: up to 50 ms late where the agent could run.
     pub noticed_ns: u64,
-    /// What told.
+    /// The source that reported it.
     pub source: RestoredBy,
 }
 

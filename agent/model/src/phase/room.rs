@@ -1,8 +1,8 @@
-//! What becomes of phases for which there is no room. Part of [`Pairing`].
+//! Phases beyond the limits. Part of [`Pairing`].
 //!
 //! A phase beyond a limit is not kept: its time stays that of the phase around it, so that all accounts still
-//! add up, and its end is told apart from ends without a start. The oldest request is cut off: a program that
-//! forgets to end requests would otherwise hide all later ones. Both are counted.
+//! add up, and its end is distinguished from ends without a start. Beyond the limit of requests the oldest is
+//! cut off: a program that forgets to end requests would otherwise hide all later ones. Both are counted.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -54,7 +54,7 @@ impl Pairing {
             return false;
         }
         if self.left_out > 0 {
-            // Its thread may be inside a phase that is not kept, and that began on another one.
+            // Its thread may be inside a phase that is not kept and that began on another thread.
             let innermost = self.threads.get(edge.thread).and_then(|state| state.stack.top());
             let root = self.root_of(edge.record.token, edge);
             let is_elsewhere = root.filter(|root| innermost.is_none_or(|top| top.root != *root));
@@ -132,7 +132,7 @@ impl Pairing {
         self.cut.add(key);
     }
 
-    /// So many phases of a request that are not kept have ended, or are forgotten.
+    /// Subtracts phases of a request that were not kept and have ended, or are forgotten.
     pub(super) fn forget_left_out(&mut self, root: u64, phases: u64) {
         if let Some(request) = self.requests.get_mut(&root) {
             let phases = phases.min(request.left_out);

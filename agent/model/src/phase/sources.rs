@@ -1,14 +1,14 @@
-//! What each source has made, and what it said of itself. Part of [`Pairing`].
+//! Phases and messages of each source. Part of [`Pairing`].
 
 use guestscope_contract::{EDGE_NAME_UNREADABLE, NAME_BYTES, SOURCES, Source};
 
 use super::pairing::{Edge, Pairing};
 use crate::untrusted::Untrusted;
 
-/// Different texts that are kept: a program may say anything.
+/// Maximum number of different texts: a program may send anything.
 const KEPT: usize = 256;
 
-/// What came of one source.
+/// Counts of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     /// Outermost phases.
@@ -24,18 +24,18 @@ pub struct Made {
 pub struct Told {
     /// Which source.
     pub source: Source,
-    /// Its words.
+    /// Text of the message.
     pub text: Untrusted,
-    /// How often it said so: once in each process.
+    /// How often it came: once in each process.
     pub times: u64,
 }
 
 /// The sources of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// In the order of [`Source::ALL`].
+    /// Counts, in the order of [`Source::ALL`].
     pub made: [Made; SOURCES],
-    /// In the order in which they said it first.
+    /// Messages, in the order of their first arrival.
     pub told: Vec<Told>,
     /// Said beyond what is kept.
     pub told_more: u64,
@@ -45,7 +45,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// What came of one.
+    /// Counts of one source.
     pub fn made(&self, source: Source) -> Made {
         self.made[source as usize]
     }
@@ -67,7 +67,7 @@ impl Sources {
         }
     }
 
-    /// What was taken for a request of it was none.
+    /// Takes back a request of this source that was none.
     pub(super) fn was_none(&mut self, source: Source) {
         let made = &mut self.made[source as usize];
         made.requests = made.requests.saturating_sub(1);
@@ -77,7 +77,7 @@ impl Sources {
         self.made[source as usize].alone += 1;
     }
 
-    /// Somebody says something of a source: `+` and what it found, or `!` and what it could not.
+    /// Takes a message about a source: `+` and what it found, or `!` and what it could not do.
     pub fn tell(&mut self, source: Source, text: Untrusted) {
         if let Some(known) = self.told.iter_mut().find(|told| told.source == source && told.text == text) {
             known.times += 1;

@@ -1,18 +1,18 @@
-//! The open phases of one thread, the outermost first: any of them can leave, in a time independent of their
+//! The open phases of one thread, outermost first: any of them can leave, in a time independent of their
 //! number.
 //!
-//! A phase that leaves stays as a gap until there are more gaps than phases. It knows no records.
+//! A phase that leaves stays as a gap until there are more gaps than phases.
 
 use super::{Counts, limits::steps};
 
 /// A phase on the thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
-    /// Its number; 0 is a gap.
+    /// Phase number; 0 is a gap.
     pub(crate) id: u64,
-    /// Its place: later phases have larger ones.
+    /// Place: later phases have larger ones.
     pub(crate) place: u64,
-    /// Its request.
+    /// Number of its request.
     pub(crate) root: u64,
     /// Phases around it.
     pub(crate) depth: u32,

@@ -1,13 +1,14 @@
-//! What pairing knows of one thread: its open phases, its edge numbers, its name.
+//! State of one thread in the pairing: its open phases, its edge numbers, its name.
 //!
-//! Edge numbers are per thread and copy of the marker library in the process, from 1; a gap is a loss.
+//! Edge numbers count from 1, per thread and copy of the marker library in the process; a gap is a loss.
 
 use guestscope_contract::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger};
 
 use super::{Accounts, Counts, ThreadId, io::Ios, stack::Stack, within::Within};
 use crate::untrusted::Untrusted;
 
-/// Copies of the library in one thread that are told apart; programs have one or two. The oldest go first.
+/// Copies of the library that are distinguished per thread; programs have one or two. The oldest are dropped
+/// first.
 const COPIES: usize = 16;
 
 /// A thread's ledger at one instant, settled.
@@ -66,7 +67,7 @@ impl Snapshot {
         Self::new(&task.ledger, task.header.time_ns, &beside)
     }
 
-    /// What happened since an earlier one of the same thread.
+    /// Accounts and counts since an earlier snapshot of the same thread.
     pub(crate) fn since(&self, earlier: &Snapshot) -> (Accounts, Counts) {
         let mut accounts = self.accounts;
         for (now, before) in accounts.0.iter_mut().zip(earlier.accounts.0) {
@@ -79,7 +80,7 @@ impl Snapshot {
     }
 }
 
-/// What a record holds beside the ledger.
+/// The counts that a record carries outside the ledger.
 fn beside(minor: u64, major: u64, beside: Beside) -> Counts {
     let [user, fault, syscall, spin, irq, _] = beside.samples.map(u64::from);
     Counts {
@@ -113,7 +114,7 @@ pub(crate) fn comm(bytes: &[u8; COMM_BYTES]) -> Untrusted {
 /// How an edge's number follows the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sequence {
-    /// It is the next one.
+    /// It is the next number.
     Next,
     /// This many before it were never seen, and it is the first one seen.
     Before(u64),
@@ -134,7 +135,7 @@ pub(crate) struct ThreadState {
     pub(crate) doubtful: usize,
     /// Phases that are not kept and that it is inside, outside all others.
     left_out: u64,
-    /// Its time inside phases.
+    /// Time inside phases.
     pub(crate) within: Within,
     /// Details that are open on it and are no phases: copy of the library, token.
     pub(crate) alone: Vec<(u16, u64)>,
@@ -144,17 +145,18 @@ pub(crate) struct ThreadState {
     pub(crate) lost: u64,
     /// The slot of its ledger.
     pub(crate) slot: u16,
-    /// What it was called when it was born, adopted, or last became another program.
+    /// Name when it was created or adopted, or when it last called exec.
     pub(crate) name: Untrusted,
     /// Minor and major faults that it had when it was adopted.
     pub(crate) faults_before: (u64, u64),
-    /// It ran before it was adopted and may be inside a request whose start was not seen; until one is seen.
+    /// Whether it ran before it was adopted, so that it may be inside a request whose start was not seen;
+    /// until a start is seen.
     pub(crate) ran_before: bool,
     /// Its I/Os.
     pub(crate) ios: Ios,
     /// Copies of the library that it has met.
     copies: Vec<Library>,
-    /// It became another program: its phases may be of copies that it has not met since.
+    /// Whether it has called exec: its phases may be of copies of the library that it has not met since.
     is_renewed: bool,
 }
 
@@ -164,7 +166,7 @@ struct Library {
     instance: u16,
     /// Number of its last edge.
     number: u32,
-    /// No phase of it stands below this place.
+    /// No phase of the thread is below this place.
     floor: u64,
 }
 

@@ -1,7 +1,7 @@
 //! All threads that pairing knows: by identity, by process, by thread number.
 //!
-//! Ends may be lost, so that threads would stay for ever: it also knows which of them have lost their slots
-//! to others. It ends none of them.
+//! Ends may be lost, so that threads would stay for ever: it also finds threads whose slots have been reused.
+//! Ending them is the caller's task.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 

@@ -1,6 +1,8 @@
-//! Long waits: off-CPU intervals of a thread, with the phase that they lie in and who had the CPU last.
+//! Long waits: off-CPU intervals of a thread, with the phase that they fall into and the previous thread on
+//! the CPU.
 //!
-//! Yields values from records. A wait explains time that its phase's accounts already hold; it adds nothing.
+//! Yields values from records. A wait explains time that its phase's accounts already contain; it adds
+//! nothing.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,15 +29,15 @@ pub struct Wait {
     pub root: Option<u64>,
     /// The thread that waited.
     pub thread: ThreadId,
-    /// When it left a CPU: CLOCK_MONOTONIC, ns.
+    /// When the thread left the CPU: CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
     /// Until it was on a CPU again, ns.
     pub duration_ns: u64,
-    /// What it left the CPU for: [`Account::Runq`] where it could have gone on.
+    /// Why it left the CPU: [`Account::Runq`] if it could have continued.
     pub account: Account,
-    /// How long it was blocked, ns.
+    /// Blocked time, ns.
     pub blocked_ns: u64,
-    /// How long its group was out of quota afterwards, ns.
+    /// Time after that without quota of its group, ns.
     pub throttled_ns: u64,
     /// The syscall that it waited in, by its number; a 32-bit one by [`guestscope_contract::CALLS_32`] more.
     pub syscall: Option<u32>,
@@ -59,20 +61,20 @@ pub struct Wait {
     pub cgroup_number: Option<u64>,
     /// The same by its path as the guest names it; none while that is not known.
     pub cgroup: Option<Untrusted>,
-    /// What had kept the thread that ended this wait.
+    /// What had delayed the thread that ended this wait.
     pub blame: Option<Blame>,
-    /// What it had asked of a block device when it left its CPU; none where it waited for another's I/O.
+    /// Its I/O on a block device when it left its CPU; none where it waited for the I/O of another thread.
     pub io: Option<WaitedIo>,
 }
 
-/// What a thread asked of a block device before it waited.
+/// I/O on a block device that a thread waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitedIo {
     /// The device by its numbers, `MAJOR:MINOR`.
     pub device: Untrusted,
-    /// Its name in the guest; its numbers again while that is not known.
+    /// Device name in the guest; its numbers again while the name is unknown.
     pub name: Untrusted,
-    /// Whether it wrote to the device; else it read, or asked for something that changes nothing.
+    /// Whether it was a write; otherwise a read, or an operation that changes nothing.
     pub is_write: bool,
 }
 
@@ -94,7 +96,7 @@ impl WaitedIo {
 }
 
 impl Wait {
-    /// For how long it could have run and had no CPU, though its group had quota, ns.
+    /// Time for which it was runnable and had no CPU, though its group had quota, ns.
     pub fn runq_ns(&self) -> u64 {
         self.duration_ns - self.blocked_ns - self.throttled_ns
     }
@@ -104,12 +106,12 @@ impl Wait {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
-    /// Its span in the trace, given that of its phase.
+    /// ID of its span in the trace, given that of its phase.
     pub fn span_id(&self, phase: [u8; 8]) -> [u8; 8] {
         wait_span_id(phase, self.start_ns)
     }
 
-    /// What most of it was, and how long that took.
+    /// The account with the largest part, and that part, ns.
     pub fn mainly(&self) -> (Account, u64) {
         let parts = [
             (Account::Runq, self.runq_ns()),
@@ -120,9 +122,10 @@ impl Wait {
     }
 }
 
-/// Waits that came ahead of an edge which their thread had begun before: it lost its CPU inside the BPF
-/// program that takes the edge, or another one did and held up the ring of edges. Their phase is known when
-/// that edge is here. Waits right behind the start of a request are kept as well, until the next edge.
+/// Waits that arrived before an edge that their thread had begun earlier: the thread lost its CPU inside the
+/// BPF program that records the edge, or another thread did and blocked the ring of edges. Their phase is
+/// known once that edge arrives. Waits right after the start of a request are kept as well, until the next
+/// edge.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     of: HashMap<ThreadId, VecDeque<WaitRecord>>,
@@ -192,7 +195,7 @@ impl Pairing {
         }
     }
 
-    /// No further edges come: places all waits that are kept.
+    /// Places all kept waits: no further edges will come.
     pub(super) fn place_all_early(&mut self) {
         let mut threads: Vec<ThreadId> = self.early.of.keys().copied().collect();
         threads.sort_unstable();
@@ -204,7 +207,7 @@ impl Pairing {
     fn place(&mut self, thread: ThreadId, record: &WaitRecord) {
         let within = self.innermost_at(thread, record.left_ns);
         let (phase, root) = within.map_or((None, None), |(phase, root)| (Some(phase), Some(root)));
-        // What a damaged record claims is cut to the wait, so that its parts never make more than it.
+        // A damaged record's times are cut to the wait, so that its parts never exceed it.
         let duration_ns = record.header.time_ns.saturating_sub(record.left_ns);
         let blocked_ns = record.ready_ns.saturating_sub(record.left_ns).min(duration_ns);
         let throttled_ns = record.throttled_ns.min(duration_ns - blocked_ns);
@@ -239,8 +242,9 @@ impl Pairing {
         self.outputs.push(Output::Wait(wait));
     }
 
-    /// The innermost open phase that was on the thread by then, and its request. A wait that comes late,
-    /// because a writer on another CPU held its ring up, may find later phases: it lies in none of them.
+    /// The innermost phase that was open on the thread at that time, and its request. A wait that arrives
+    /// late, because a writer on another CPU blocked its ring, may find only later phases: it belongs to none
+    /// of them.
     fn innermost_at(&self, thread: ThreadId, time_ns: u64) -> Option<(u64, u64)> {
         let mut phases = self.threads.get(thread)?.stack.downward();
         phases.find(|phase| phase.begin_ns <= time_ns).map(|phase| (phase.id, phase.root))

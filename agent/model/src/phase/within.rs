@@ -1,6 +1,6 @@
-//! How much of a thread's time was inside phases, whichever they were.
+//! Time of a thread inside any phases.
 //!
-//! Yields accounts. No time counts twice: where phases overlap, or one is known to have begun earlier only
+//! Yields accounts. No time counts twice where phases overlap, or where the start of one becomes known only
 //! later.
 
 use super::{Accounts, thread::Snapshot};
@@ -29,7 +29,7 @@ pub(crate) struct Within {
 }
 
 impl Within {
-    /// Where its time inside phases went, up to when it was last outside.
+    /// Time inside phases, by account, up to when it was last outside.
     pub(crate) fn spent(&self) -> Accounts {
         self.spent
     }
@@ -77,7 +77,7 @@ mod tests {
         within.begins(&at(100, 10));
         within.ends(Some(&at(200, 60)));
         assert_eq!(spent(&within), (50, 50));
-        // It was inside another one all along, as far as is known now.
+        // It was inside another phase throughout, as far as is known now.
         within.begins(&at(50, 5));
         within.begins(&at(300, 70));
         within.ends(Some(&at(400, 80)));

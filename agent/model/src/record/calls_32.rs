@@ -1,13 +1,13 @@
-//! Table: the system calls of 32-bit programs, each by the 64-bit one that does the same.
+//! Table: the system calls of 32-bit programs, each with the 64-bit call that does the same.
 //!
-//! A 64-bit kernel runs such programs by numbers of their own. A 64-bit call's properties, the account of its
-//! waits and whether it hands something over, hold for the 32-bit call too; calls that are missing here are
-//! `other`, and known by their numbers. Among these is `ipc` of x86 (117), whose first argument says which
-//! call it is.
+//! A 64-bit kernel runs such programs with different call numbers. The properties of a 64-bit call, such as
+//! the account of its waits and whether it passes something on, hold for the 32-bit call too. Calls that are
+//! missing here are `other`, and shown by number. Among these is `ipc` of x86 (117), whose first argument
+//! selects the actual call.
 
 use guestscope_contract::CALLS_32;
 
-/// The same number on every architecture; `libc` does not know it yet.
+/// Same number on every architecture; `libc` does not define it yet.
 pub const FUTEX_WAIT: libc::c_long = 455;
 
 /// `libc` lacks it for some C libraries.
@@ -25,8 +25,7 @@ macro_rules! rows {
     };
 }
 
-/// From the kernel's tables of numbers (`arch/x86/entry/syscalls/syscall_32.tbl`,
-/// `arch/arm/tools/syscall.tbl`).
+/// Taken from the kernel's tables (`arch/x86/entry/syscalls/syscall_32.tbl`, `arch/arm/tools/syscall.tbl`).
 #[rustfmt::skip]
 const ROWS: &[Row] = rows! {
     restart_syscall = libc::SYS_restart_syscall, 0, 0;
@@ -156,7 +155,7 @@ fn row(call: u32) -> Option<&'static Row> {
     ROWS.iter().find(|row| number(row) == wanted)
 }
 
-/// Name of a 32-bit call, which says that it is one.
+/// Name of a 32-bit call, marked as such.
 pub fn name(call: u32) -> Option<&'static str> {
     row(call).map(|row| row.0)
 }

@@ -1,7 +1,8 @@
-//! What to do about a difference, and on what that rests.
+//! What to do about a difference, and on which finding the advice rests.
 //!
-//! Yields [`Advised`]: on the cause that explains most of the time, and on a rise of moves between caches,
-//! whose cost is part of `cpu`. No advice where a program executed a guest's instructions.
+//! Yields [`Advised`]: for the cause that explains most of the time, and for an increase of migrations
+//! between caches, whose cost is part of `cpu`. No advice where an emulator executed the guest's
+//! instructions.
 
 use super::{Compared, CountChange, Side};
 use crate::analyze::advice::{self, Advice};
@@ -14,21 +15,21 @@ const COLD: [&str; 3] = ["migrate.llc", "migrate.node", "migrate.remote"];
 pub struct Advised<'a> {
     /// The cause, by the name in reports.
     pub cause: &'static str,
-    /// Events of which the slower side surely has more; none where times say so.
+    /// Events that are significantly more frequent on the slower side; empty if the advice rests on times.
     pub counts: Vec<&'a CountChange>,
-    /// What to do, and who says so.
+    /// The advice, with its source.
     pub advice: Advice,
 }
 
 impl Compared {
-    /// On its difference from this baseline, the most important first.
+    /// Advice on the difference from this baseline, most important first.
     pub fn advised(&self, baseline: &Side) -> Vec<Advised<'_>> {
         let Some((explained, quantile)) = self.explained() else { return Vec::new() };
         if self.is_emulated(baseline) {
             return Vec::new();
         }
         let first = explained.first().map(|first| (first.cause.name(), Vec::new()));
-        // Counts are of all requests, and tell nothing of the slowest.
+        // Counts are of all requests, and say nothing about the slowest.
         let moves = if quantile.is_none() { self.moves() } else { Vec::new() };
         let moves = (!moves.is_empty()).then_some(("migration", moves));
         let advised = |(cause, counts)| Some(Advised { cause, counts, advice: advice::for_cause(cause)? });

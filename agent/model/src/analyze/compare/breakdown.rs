@@ -1,7 +1,7 @@
 //! Where the time of each platform's mean request went: the data of the bar charts.
 //!
-//! Yields a [`Breakdown`] per platform with an interval for each share; the runs are its sample. Differences
-//! and their parts lie in [`super::causes`].
+//! Yields a [`Breakdown`] per platform with an interval for each share; the sample is the platform's runs.
+//! Differences and their parts are in [`super::causes`].
 
 use super::{
     Platform,
@@ -19,7 +19,7 @@ pub struct Breakdown {
     pub label: String,
     /// Mean latency, ns.
     pub mean_ns: Interval,
-    /// Its parts that are not zero, in the order of the phases; they add up to the whole.
+    /// Parts that are not zero, in the order of the phases; they add up to the whole.
     pub shares: Vec<Share>,
 }
 
@@ -28,22 +28,22 @@ pub struct Breakdown {
 pub struct Share {
     /// The phase and those around it.
     pub path: Path,
-    /// What the time was spent on.
+    /// Cause that the time is charged to.
     pub cause: Cause,
-    /// In a mean request, ns.
+    /// Time in a mean request, ns.
     pub mean_ns: Interval,
 }
 
 /// A quantile of the latency of one platform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantile {
-    /// From 0 to 1.
+    /// Quantile, from 0 to 1.
     pub quantile: f64,
     /// Mean over runs, ns.
     pub latency_ns: Interval,
 }
 
-/// How many values of 1 / (1 - q) there are between two powers of ten.
+/// Number of values of 1 / (1 - q) between two powers of ten.
 const PER_DECADE: u32 = 12;
 
 /// Breakdowns of all platforms by the same rules: time inside `cpu` is split where all runs of all platforms

@@ -2,9 +2,10 @@
 //!
 //! Yields a [`Decomposition`] whose parts add up to the difference of the means, exactly: times by account
 //! add up to latencies, and means are linear. Samples split time on a CPU further; time that coincides with
-//! waits of helpers or stops of the whole guest is named after these, by the rules that hold within one run
-//! (see [`Split`](crate::analyze::Split)). These are estimates, and move time between parts without changing
-//! the sum. It is accounting: it cannot know whether a change of one part would change another.
+//! waits of helpers or with pauses of the whole guest is named after these, by the same rules as within one
+//! run (see [`Split`](crate::analyze::Split)). These are estimates, and move time between parts without
+//! changing the sum. It is accounting, not a causal model: whether a change of one part would change another
+//! is unknown.
 
 use guestscope_contract::Account;
 
@@ -35,9 +36,9 @@ pub(super) type Named = [f64; NAMED];
 pub struct Part {
     /// The phase whose own time it is.
     pub path: Path,
-    /// What the time was spent on.
+    /// Cause that the time is charged to.
     pub cause: Cause,
-    /// In a mean request of the baseline, ns; 0 for what only differences have.
+    /// Time in a mean request of the baseline, ns; 0 for causes that only differences have.
     pub baseline_ns: f64,
     /// Excess over the baseline, ns per request; negative if less.
     pub difference_ns: Interval,
@@ -48,7 +49,7 @@ pub struct Part {
 pub struct OfCause {
     /// The cause.
     pub cause: Cause,
-    /// In a mean request of the baseline, ns.
+    /// Time in a mean request of the baseline, ns.
     pub baseline_ns: f64,
     /// Excess over the baseline, ns per request.
     pub difference_ns: Interval,
@@ -61,17 +62,18 @@ pub struct Decomposition {
     pub baseline_ns: f64,
     /// Mean of the platform, ns per request.
     pub value_ns: f64,
-    /// Its excess over the baseline.
+    /// Excess over the baseline.
     pub difference_ns: Interval,
-    /// All parts that are not zero: first those that explain most of the difference, last those against it.
+    /// Parts that are not zero: first those that explain most of the difference, last those of the opposite
+    /// sign.
     pub parts: Vec<Part>,
     /// The same over all phases.
     pub causes: Vec<OfCause>,
-    /// What the parts leave over, ns: rounding.
+    /// Rest that the parts do not add up to, ns: rounding.
     pub residual_ns: f64,
 }
 
-/// One run's share in a decomposition.
+/// What one run contributes to a decomposition.
 pub(super) struct Sample<'a> {
     pub(super) mean_ns: f64,
     pub(super) profile: &'a Profile,
@@ -124,7 +126,7 @@ fn without_stops(run: &Means, reference: &Means) -> (Means, f64) {
     (without, wanted - left)
 }
 
-/// How much of a run differs from the reference, with what helpers and stops explain named after them.
+/// Excess of a run over the reference, with time that helpers and pauses explain named after them.
 fn excess(run: &Means, reference: &Means, sampled: bool) -> Named {
     let (without, paused) = without_stops(run, reference);
     let usual = named(reference, sampled);

@@ -17,7 +17,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// In random order; the remainder's bias is below 2^-40 for any number of runs that there could be.
+    /// Shuffles the values; the remainder's bias is below 2^-40 for any realistic number of runs.
     pub(super) fn shuffle<T>(&mut self, values: &mut [T]) {
         for last in (1..values.len()).rev() {
             let other = (self.next() % (last as u64 + 1)) as usize;
@@ -31,8 +31,9 @@ const MOST_EXACT: u64 = 200_000;
 /// Labellings tried where there are more.
 const SAMPLED: u32 = 100_000;
 
-/// Share of all ways to deal the runs to two platforms with a difference of means, either way, as large as
-/// the real one. No assumption about the distribution: a check beside Welch's probability.
+/// Share of all ways to divide the runs between two platforms that give a difference of means, in either
+/// direction, at least as large as the observed one. It assumes no distribution: a check beside Welch's
+/// probability.
 pub(super) fn permutation_probability(first: &[f64], second: &[f64]) -> Option<f64> {
     if first.is_empty() || second.is_empty() {
         return None;
@@ -42,7 +43,7 @@ pub(super) fn permutation_probability(first: &[f64], second: &[f64]) -> Option<f
     let (n, k) = (all.len() as f64, first.len() as f64);
     let distance = |first_sum: f64| ((sum - first_sum) / (n - k) - first_sum / k).abs();
     let real = distance(first.iter().sum());
-    // What rounds differently is the same labelling or its mirror.
+    // A difference that only rounding separates is the same labelling or its mirror image.
     let reached = |first_sum: f64| distance(first_sum) >= real * (1.0 - 1e-12);
     if labellings(all.len() as u64, first.len() as u64) <= MOST_EXACT {
         let (mut as_large, mut tried) = (0_u64, 0_u64);

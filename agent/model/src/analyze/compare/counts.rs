@@ -14,7 +14,7 @@ use guestscope_contract::Account;
 /// Events of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountChange {
-    /// As columns and attributes spell it.
+    /// Name, as in columns and attributes.
     pub name: &'static str,
     /// Per request of the baseline.
     pub baseline: f64,
@@ -27,7 +27,7 @@ pub struct CountChange {
 /// A difference in time as a difference in number and one in price: both add up to it exactly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// What is counted.
+    /// Names of the counted events.
     pub events: &'static [&'static str],
     /// Per request of the baseline.
     pub baseline_count: f64,
@@ -83,13 +83,13 @@ impl CountChange {
     }
 }
 
-/// What runs of different fidelity have in common, beside the times `cpu`, `runq` and `other` and their
-/// switches. A count that one side lacks would be a sure difference, and a false one.
+/// Counts that runs of different fidelity have in common, besides the times `cpu`, `runq` and `other` and
+/// their switches. A count that one side lacks would look like a significant difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Common {
-    /// All count wake-ups and moves between CPUs.
+    /// Whether all runs count wake-ups and migrations.
     pub scheduling: bool,
-    /// All count page faults.
+    /// Whether all runs count page faults.
     pub faults: bool,
 }
 
@@ -104,8 +104,8 @@ impl Common {
     }
 }
 
-/// All counts that either platform has, in their usual order, without the times and bytes among them; where
-/// fidelities differ, the counts of all of them.
+/// All counts that either platform has, in their usual order, without times and bytes; where fidelities
+/// differ, the counts that all have.
 pub(super) fn changes(
     baseline: &[&GroupDigest],
     runs: &[&GroupDigest],
@@ -136,7 +136,7 @@ pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> 
     };
     let (baseline_count, count) = (sum(|change| change.baseline), sum(|change| change.value));
     let value_ns = of_cause.baseline_ns + of_cause.difference_ns.value;
-    // Time without events comes from something else, and has no price.
+    // Time without events has another origin, and no price per event.
     let is_uncounted = |ns: f64, count: f64| count <= 0.0 && ns.abs() >= 1.0;
     if events.is_empty()
         || baseline_count + count <= 0.0
@@ -148,7 +148,7 @@ pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> 
     let each = |ns: f64, count: f64| if count > 0.0 { ns / count } else { 0.0 };
     let (mut baseline_each_ns, mut each_ns) =
         (each(of_cause.baseline_ns, baseline_count), each(value_ns, count));
-    // What never happens on one side has no price there: the difference is one of number alone.
+    // Events that never happen on one side have no price there: the difference is one of number only.
     if baseline_count <= 0.0 {
         baseline_each_ns = each_ns;
     }

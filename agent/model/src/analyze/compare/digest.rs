@@ -1,8 +1,8 @@
-//! One run, read once and boiled down to what comparisons rest on.
+//! One run, read once and reduced to what comparisons need.
 //!
 //! Yields a [`RunDigest`] per run: a few hundred numbers and the latencies, 8 bytes each. Requests stream
-//! through; whole ones are kept only while they may turn out to be warm-up (the first [`MOST_WARMUP`]) or
-//! part of the tail (at most [`MOST_TAIL`]). It compares nothing.
+//! through; whole requests are kept only while they may turn out to be warm-up (the first [`MOST_WARMUP`]) or
+//! part of the tail (at most [`MOST_TAIL`]). Nothing is compared here.
 
 use std::{
     cmp::Reverse,
@@ -42,7 +42,7 @@ pub enum Warmup {
     /// Requests that the program marked; where it marked none, the first 2 % of 50 and more.
     #[default]
     Usual,
-    /// So many more than the program marked; at most [`MOST_WARMUP`].
+    /// This number of requests, besides those that the program marked; at most [`MOST_WARMUP`].
     Requests(u64),
 }
 
@@ -91,7 +91,7 @@ pub struct Tail {
     pub quantile: f64,
     /// Mean of their latencies (expected shortfall), ns.
     pub mean_ns: f64,
-    /// Where the time of a mean one of them went.
+    /// Where the time of a mean tail request went.
     pub profile: Profile,
 }
 
@@ -115,7 +115,7 @@ impl RunDigest {
         Ok(reading.finish(warmup))
     }
 
-    /// How many requests of this name were counted.
+    /// Number of requests of this name.
     pub fn count(&self, name: &str) -> u64 {
         self.group(name).map_or(0, |group| group.latencies_ns.len() as u64)
     }
@@ -205,7 +205,7 @@ impl Reading {
     }
 }
 
-/// What all groups of a run have together.
+/// Memory that all groups of a run share.
 struct Room {
     places: usize,
     parts: usize,

@@ -1,6 +1,7 @@
-//! The parts of a request, packed: most numbers of a split are zero, and tens of thousands are kept.
+//! The parts of a request, packed: most numbers of a split are zero, and tens of thousands of requests are
+//! kept.
 //!
-//! Yields the same splits again. A number takes 16 bytes.
+//! Unpacks to the same splits. A number takes 16 bytes.
 
 use crate::analyze::{
     split::{BESIDE, CAUSES, Split},
@@ -33,12 +34,12 @@ impl Parts {
         Self(numbers.collect())
     }
 
-    /// How many numbers it has.
+    /// Number of stored values.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// In the order of its places.
+    /// All splits, in the order of their places.
     pub(super) fn splits(&self) -> impl Iterator<Item = (PlaceId, Split)> {
         let of_place = |(key, _): &(u32, u64)| *key as usize / NUMBERS;
         self.0.chunk_by(move |a, b| of_place(a) == of_place(b)).map(move |numbers| {

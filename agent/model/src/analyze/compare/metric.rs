@@ -1,4 +1,4 @@
-//! What platforms are judged by: metrics of a run, each with the difference that would matter.
+//! Metrics by which platforms are compared, each with its default margin.
 
 use std::fmt::{Display, Formatter, Result};
 
@@ -68,7 +68,7 @@ impl Metric {
         }
     }
 
-    /// The relative difference below which nobody cares, unless somebody says otherwise: 2 %, in tails 5 %.
+    /// Default margin: the largest relative difference that does not matter: 2 %, in tails 5 %.
     pub fn usual_margin(self) -> f64 {
         if self.is_tail() { 0.05 } else { 0.02 }
     }

@@ -1,9 +1,9 @@
-//! Platforms side by side: a verdict per metric and its causes. Pure: digests of runs in, [`Comparison`] out.
+//! Compares platforms: a verdict per metric, and its causes. Pure: digests of runs in, [`Comparison`] out.
 //!
-//! The protocol, each step with its reason in the file that takes it: the run is the unit of replication
-//! ([`welch`]); a verdict needs a margin that was fixed before ([`verdict`]); the family of all declared
-//! metrics and platforms shares one level of 5 %; means and tails are decomposed exactly ([`causes`]), and
-//! differences in number are told from differences in price ([`counts`]).
+//! The protocol (each file gives the reason for its step): the run is the unit of replication ([`welch`]); a
+//! verdict needs a margin that is fixed in advance ([`verdict`]); the family of all declared metrics and
+//! platforms shares one level of 5 %; means and tails are decomposed exactly ([`causes`]), and differences in
+//! the number of events are separated from differences in their price ([`counts`]).
 
 mod advised;
 mod breakdown;
@@ -54,24 +54,24 @@ const CERTAIN: f64 = 0.01;
 /// One run of a platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// When it began, ns since 1970: tells whether platforms took turns.
+    /// Start, ns since 1970: shows whether the platforms alternated.
     pub start_ns: u64,
     /// A program executed the guest's instructions, no processor: what it cost is that program's.
     pub is_emulated: bool,
-    /// Its requests of the name that is compared.
+    /// The compared requests of the run.
     pub requests: GroupDigest,
 }
 
 /// All runs of one platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Platform {
-    /// Its name in reports.
+    /// Name in reports.
     pub label: String,
     /// In any order.
     pub runs: Vec<Run>,
 }
 
-/// What to judge by.
+/// Metrics to compare, with their margins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declared {
     /// Metrics with the relative difference that matters for each.
@@ -96,7 +96,7 @@ pub struct TailDifference {
 /// The ratio of both platforms at one quantile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// From 0 to 1.
+    /// Quantile, from 0 to 1.
     pub quantile: f64,
     /// Latency of the baseline, ns.
     pub baseline_ns: f64,
@@ -107,17 +107,18 @@ pub struct CurvePoint {
 /// Summary of one platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {
-    /// Its name.
+    /// Name of the platform.
     pub label: String,
-    /// How many runs it has.
+    /// Number of its runs.
     pub runs: usize,
-    /// How many of them were emulated.
+    /// Number of emulated runs.
     pub emulated: usize,
     /// Fewest and most requests in one of them.
     pub requests: (u64, u64),
     /// Requests left out at the start, over all runs.
     pub warmup: u64,
-    /// Change from the first to the last third of its runs, as a factor less one; none if it cannot be told.
+    /// Change from the first to the last third of its runs, as a factor less one; none if it cannot be
+    /// determined.
     pub drift: Option<f64>,
     /// The drift is certain, and more than 5 %.
     pub drifts: bool,
@@ -134,9 +135,9 @@ pub struct Compared {
     pub judged: Vec<Judged>,
     /// Verdict over all metrics.
     pub overall: Overall,
-    /// The runs of both took turns; else a change of the machine cannot be told from a difference.
+    /// Whether runs of both platforms alternated; if not, a change of the machine may look like a difference.
     pub interleaved: bool,
-    /// What the difference of the mean latencies is made of.
+    /// Parts of the difference between the mean latencies.
     pub mean: Decomposition,
     /// The same of the slowest requests, if there are enough.
     pub tail: Option<TailDifference>,
@@ -148,7 +149,7 @@ pub struct Compared {
     pub curve: Vec<CurvePoint>,
 }
 
-/// All platforms against one.
+/// All platforms against the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// Name of the requests.
@@ -161,7 +162,7 @@ pub struct Comparison {
 
 impl Compared {
     /// The difference that explains the verdict: that of the means if it has the same direction, else that of
-    /// the slowest requests, with their quantile; none if neither has.
+    /// the slowest requests, with their quantile; none if neither has the verdict's direction.
     pub fn explained(&self) -> Option<(&Decomposition, Option<f64>)> {
         let goes_its_way = |decomposition: &Decomposition| match self.overall {
             Overall::Slower => decomposition.difference_ns.value > 0.0,
@@ -241,7 +242,7 @@ impl Platform {
 }
 
 impl Declared {
-    /// The metrics by which two platforms can be told apart, with their margins.
+    /// The metrics for which both platforms have enough requests, with their margins.
     pub fn of(&self, first: &Platform, second: &Platform) -> Vec<(Metric, f64)> {
         let fewest = first.fewest_requests().min(second.fewest_requests());
         let mut metrics = self.metrics.clone();
@@ -269,7 +270,7 @@ pub fn compare(baseline: &Platform, platforms: &[Platform], declared: &Declared)
     Comparison { request, baseline: baseline.side(), platforms: compared }
 }
 
-/// What is said of one platform.
+/// Results for one platform.
 #[derive(Clone, Debug)]
 struct Verdicts {
     judged: Vec<Judged>,
@@ -361,7 +362,7 @@ fn took_turns(first: &Platform, second: &Platform) -> bool {
     changes > 1 && changes >= fewer.div_ceil(2)
 }
 
-/// From the 1st to the 99th percentile, as far as every run has requests beyond it.
+/// Quantiles from the 1st to the 99th percentile, as far as each run has requests beyond them.
 fn curve(baseline: &Platform, platform: &Platform) -> Vec<CurvePoint> {
     let fewest = baseline.fewest_requests().min(platform.fewest_requests()) as f64;
     let percentiles = (1..=99).map(|percent| f64::from(percent) / 100.0).chain([0.999]);

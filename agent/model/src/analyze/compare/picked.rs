@@ -1,4 +1,4 @@
-//! Single requests to look at: the slowest of a run, and the one nearest to a given latency.
+//! Single requests to show: the slowest of a run, and the one nearest to a given latency.
 //!
 //! Yields [`Picked`]; the same requests are left out as in a digest.
 
@@ -26,19 +26,19 @@ pub struct Picked {
 pub struct Pick {
     /// Name of the outermost phase.
     pub name: Untrusted,
-    /// So many requests of that name at the start do not count.
+    /// Number of requests of that name at the start that do not count.
     pub warmup: u64,
     /// The latency to be near to, ns.
     pub typical_ns: u64,
     /// Number of the slowest requests to pick.
     pub slowest: usize,
-    /// No request is marked: processes stand for them.
+    /// The run has no requests: processes are used instead.
     pub is_process: bool,
     /// Phases of a request that are kept, the outermost one and the longest.
     pub most_phases: usize,
 }
 
-/// From the arrival to the end: queue and duration of the outermost phase, ns.
+/// Time from arrival to end: queue and duration of the outermost phase, ns.
 pub fn latency_ns(request: &Request) -> u64 {
     tree::latency_ns(request)
 }

@@ -1,6 +1,6 @@
-//! Where the time of many requests went, per request: by phase and account, with what lies beside it.
+//! Mean time per request, by phase and account, with overlays and counts.
 //!
-//! Yields [`Profile`], additive like the requests that it sums up: its times add up to their mean latency.
+//! Yields [`Profile`]. It is additive: its times add up to the mean latency of its requests.
 
 use guestscope_contract::{ACCOUNTS, Account};
 
@@ -53,7 +53,7 @@ impl Means {
         }
     }
 
-    /// Folds to what `cpu` and `runq` alone would show: quota becomes part of `runq`, all else `other`.
+    /// Folds accounts to those that `procfs` runs have: throttled time becomes `runq`, all waiting `other`.
     fn fold(&mut self) {
         let kept = [Account::Cpu, Account::Runq, Account::Other].map(|account| account as usize);
         self.time[Account::Runq as usize] += std::mem::take(&mut self.time[Account::Throttled as usize]);

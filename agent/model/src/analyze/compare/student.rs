@@ -5,7 +5,7 @@
 
 use statrs::function::beta::checked_beta_reg;
 
-/// Two-sided probability of |t| or more by chance, 0 to 1. `df` is positive.
+/// Two-sided probability that |t| is at least this large by chance, 0 to 1. `df` must be positive.
 pub(super) fn two_sided(t: f64, df: f64) -> f64 {
     if t.is_infinite() {
         return 0.0;

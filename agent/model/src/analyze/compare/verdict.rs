@@ -1,8 +1,8 @@
-//! What may be said of a difference between two platforms, given margins that were fixed before.
+//! The verdict on a difference between two platforms, given margins that are fixed in advance.
 //!
 //! Yields a [`Verdict`] per metric and one per platform. An interval that excludes "equal" is not enough for
-//! `slower`: the difference has to matter as well. An interval that includes it is not enough for
-//! `equivalent`: all of the interval has to be below the margin.
+//! `slower`: the difference has to exceed the margin as well. An interval that includes it is not enough for
+//! `equivalent`: the whole interval has to be within the margin.
 
 use super::{
     metric::Metric,
@@ -13,7 +13,7 @@ use super::{
 pub const ENOUGH_RUNS: usize = 5;
 /// Runs of a platform that an experiment should have.
 pub const GOOD_RUNS: usize = 10;
-/// How often chance may call equal platforms different, over all metrics and platforms of a comparison.
+/// Probability of calling equal platforms different, over all metrics and platforms of a comparison.
 const LEVEL: f64 = 0.05;
 /// 2 * (1.96 + 0.84)^2: runs per platform that find a difference of one standard deviation in 80 of 100
 /// experiments.
@@ -40,7 +40,7 @@ pub enum Verdict {
     Negligible,
     /// Surely not different by more than the margin.
     Equivalent,
-    /// None of these.
+    /// None of the other verdicts.
     Inconclusive {
         /// Runs of each platform with which a difference as large as the margin would be found in 80 of 100
         /// experiments.
@@ -87,7 +87,7 @@ pub struct Judged {
     pub probability: Option<f64>,
     /// The same, raised for the number of metrics and platforms (Holm).
     pub adjusted: Option<f64>,
-    /// Probability of it by dealing the runs at random, which assumes no distribution.
+    /// Probability of the difference if the runs are assigned at random, which assumes no distribution.
     pub permutation: Option<f64>,
     /// Probability of such values if the platforms differed by the margin or more.
     pub not_equivalent: Option<f64>,
@@ -95,7 +95,8 @@ pub struct Judged {
     pub verdict: Verdict,
 }
 
-/// Two samples of a metric, one value per run, judged as far as possible without the other tests.
+/// Compares two samples of a metric, one value per run, as far as possible without the results of other
+/// tests.
 pub(super) fn measure(metric: Metric, margin: f64, baseline: &[f64], values: &[f64]) -> Judged {
     let (first, second) = (logs(baseline), logs(values));
     let mean = super::welch::mean;
@@ -199,7 +200,7 @@ pub enum Overall {
     Mixed,
     /// Equivalent by all.
     Equivalent,
-    /// By all either equivalent or negligibly different.
+    /// Either equivalent or negligible in each metric.
     Negligible,
     /// Nothing of this.
     Inconclusive,

@@ -1,8 +1,8 @@
-//! Two samples of runs: the difference of their means, its interval, and how likely chance is.
+//! Two samples of runs: the difference of their means, its confidence interval, and its p-value.
 //!
 //! Welch's test holds its level from five runs on, whatever the variances: resampling needs ten, and pooling
 //! requests calls equal platforms different in a third to all of the cases, as soon as runs differ by 2 %
-//! (simulated, see ARCHITECTURE.md). So a run counts as one value here.
+//! (simulated, see ARCHITECTURE.md). So each run is one value here.
 
 use super::student::{above, critical, two_sided};
 
@@ -34,7 +34,7 @@ impl Interval {
         Self { value: grow(self.value), low: self.low.map(&grow), high: self.high.map(&grow) }
     }
 
-    /// Both ends lie on the same side of this value.
+    /// Whether both ends lie on the same side of this value.
     pub fn excludes(&self, value: f64) -> bool {
         self.low.is_some_and(|low| low > value) || self.high.is_some_and(|high| high < value)
     }
@@ -50,7 +50,7 @@ impl From<f64> for Interval {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Difference {
     pub(super) value: f64,
-    /// Its standard error.
+    /// Standard error of the difference.
     error: f64,
     df: f64,
 }
@@ -123,7 +123,8 @@ impl Difference {
         two_sided(self.t(0.0), self.df)
     }
 
-    /// Two one-sided tests: the larger probability if the true difference lay outside `-below..above`.
+    /// Two one-sided tests: the larger of the two probabilities that the true difference lies outside
+    /// `-below..above`.
     pub(super) fn probability_outside(&self, below: f64, above_zero: f64) -> f64 {
         let too_low = above(self.t(-below), self.df);
         let too_high = above(-self.t(above_zero), self.df);
@@ -131,7 +132,8 @@ impl Difference {
     }
 }
 
-/// Holm's adjusted probabilities, to be held against one level: each at least as large as any smaller one's.
+/// Holm's adjusted probabilities, to compare with one level: each at least as large as that of any smaller
+/// one.
 pub(super) fn holm(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     order.sort_by(|&a, &b| probabilities[a].total_cmp(&probabilities[b]));

@@ -1,7 +1,7 @@
-//! Requests that a queued one waited behind: in flight between its arrival and start; and their causes.
+//! Requests that a queued request waited for: in flight between its arrival and its start; and their causes.
 //!
-//! Yields [`Ahead`]. It takes another reading, because the requests ahead ended before it was known that they
-//! mattered; only where a queue is part of an excess.
+//! Yields [`Ahead`]. The run is read once more for it, because those requests ended before they were known to
+//! matter; only if a queue is part of an excess.
 
 use std::cmp::Reverse;
 
@@ -25,9 +25,9 @@ const HARDLY_SLOWER: i64 = 10;
 pub struct Ahead {
     /// The number that the program gave it.
     pub request: u64,
-    /// For how much of the wait it was in flight, ns.
+    /// Part of the wait during which it was in flight, ns.
     pub ns: u64,
-    /// What it took itself, ns.
+    /// Its own latency, ns.
     pub latency_ns: u64,
     /// The largest part of its excess over the typical request, if it had any.
     pub cause: Option<Cause>,

@@ -1,7 +1,7 @@
-//! One request, taken apart: excess by phase and cause, each part with its time, usual time and evidence.
+//! One request: its excess by phase and cause, each part with its time, its typical time and evidence.
 //!
-//! Yields [`Case`]. Its phases add up to its excess and their parts to them, to the nanosecond. Counts and
-//! samples come with the request itself, waits one by one later.
+//! Yields [`Case`]. The phases add up to the excess of the request and the parts to those of the phases, to
+//! the nanosecond. Counts and samples come with the request, waits are added later one by one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,17 +33,17 @@ pub struct Case {
     pub id: u64,
     /// The number that the program gave it.
     pub request: u64,
-    /// Its trace.
+    /// ID of its trace.
     pub trace_id: [u8; 16],
-    /// Its process, in the initial namespace.
+    /// Process ID, in the initial namespace.
     pub pid: u32,
-    /// When its outermost phase began: CLOCK_MONOTONIC, ns.
+    /// Start of its outermost phase: CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
     /// Queue and duration, ns.
     pub latency_ns: u64,
     /// Excess over the typical request, ns: the sum over `phases`, exactly.
     pub excess_ns: i64,
-    /// All phases whose own time differs from the typical one's, the largest excess first.
+    /// Phases whose time outside their children differs from the typical one, largest excess first.
     pub phases: Vec<CasePhase>,
     trail: Trail,
 }
@@ -55,11 +55,11 @@ pub struct CasePhase {
     pub path: Vec<Untrusted>,
     /// More than in a typical request, ns: the sum over `parts`, exactly.
     pub excess_ns: i64,
-    /// All parts that are not zero, the largest first.
+    /// Parts that are not zero, largest first.
     pub parts: Vec<Part>,
 }
 
-/// What one cause makes of a phase's excess.
+/// The part of a phase's excess that one cause explains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// The cause.
@@ -80,13 +80,13 @@ pub struct Part {
 pub struct Evidence {
     /// Long waits of the request's own threads in that phase for that account.
     pub waits: Option<Waits>,
-    /// Long waits of other threads of its process meanwhile, by thread, the longest first.
+    /// Long waits of other threads of its process during the phase, by thread, longest first.
     pub helpers: Vec<HelperWaits>,
     /// Counts that speak for it or against it; without those that are zero here and usually.
     pub counts: Vec<Compared>,
     /// The samples.
     pub sampled: Option<Sampled>,
-    /// Requests that a queued one stood behind, the longest in flight meanwhile first.
+    /// Requests that it waited for in a queue, longest in flight first.
     pub ahead: Vec<Ahead>,
 }
 
@@ -95,13 +95,13 @@ pub struct Evidence {
 pub struct Compared {
     /// One of [`crate::phase::COUNT_NAMES`].
     pub name: &'static str,
-    /// In this phase of this request.
+    /// Count in this phase of this request.
     pub count: u64,
     /// The mean in the typical one.
     pub typical: f64,
 }
 
-/// How many samples a part of `cpu` rests on.
+/// Number of samples behind a part of `cpu`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampled {
     /// Samples of this kind.
@@ -123,7 +123,8 @@ struct Trail {
     places: Vec<PlaceId>,
     /// Phases by their `id`, as places in the list above.
     phase_of: HashMap<u64, usize>,
-    /// Own time of phases in which helpers were kept from running: phase, start and end, ns.
+    /// Phases, outside their children, during which helpers waited for a CPU: index of the phase, start and
+    /// end, ns.
     spans: Vec<(usize, u64, u64)>,
     /// Threads of the request.
     tids: Vec<u32>,
@@ -177,7 +178,7 @@ impl Case {
         }
     }
 
-    /// When it should have begun: CLOCK_MONOTONIC, ns.
+    /// When it arrived: CLOCK_MONOTONIC, ns.
     pub fn begin_ns(&self) -> u64 {
         self.start_ns.saturating_sub(self.trail.queued_ns)
     }
@@ -187,7 +188,7 @@ impl Case {
         self.start_ns.saturating_add(self.trail.duration_ns)
     }
 
-    /// What one cause makes of the excess, over all phases, ns.
+    /// The part of the excess that one cause explains, over all phases, ns.
     pub fn excess_by(&self, cause: Cause) -> i64 {
         let parts = self.phases.iter().flat_map(|phase| &phase.parts);
         parts.filter(|part| part.cause == cause).map(|part| part.excess_ns).sum()
@@ -235,7 +236,7 @@ impl Case {
         for (account, from_ns, ns) in portions(wait).into_iter().filter(|portion| portion.2 > 0) {
             let whom = Culprit::of(wait, account);
             let of_ns = wait.blame.filter(|_| account == wait.account).map_or(0, |blame| blame.ns.min(ns));
-            // Where a helper explains a wait for it, the wait stands beside both.
+            // If a helper explains a wait for it, the wait is listed with both.
             let blamed =
                 wait.blame.filter(|_| account == wait.account).map(|blame| Cause::Helper(blame.account));
             for cause in [Some(Cause::Account(account)), blamed].into_iter().flatten() {
@@ -247,7 +248,7 @@ impl Case {
         }
     }
 
-    /// A long wait of a thread that was outside any phase: a helper's, if its process is the request's.
+    /// Takes a long wait of a thread outside any phase: a helper's, if its process is the request's.
     pub(super) fn add_helper_wait(&mut self, wait: &Wait) {
         let is_other = wait.thread.tgid == self.pid && !self.trail.tids.contains(&wait.thread.tid);
         if !is_other || wait.end_ns() <= self.start_ns || wait.start_ns >= self.end_ns() {

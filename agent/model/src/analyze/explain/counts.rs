@@ -1,6 +1,7 @@
-//! Events by place: what a phase counts beyond its nested phases, in one request and in the typical one.
+//! Counts by place: the events of a phase without those of its nested phases, in one request and in the
+//! typical one.
 //!
-//! Yields whole numbers and means. Which counts speak for which cause is a table here.
+//! Yields whole numbers and means. A table here says which counts are evidence for which cause.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use super::super::{
 
 /// Events in the order of [`COUNT_NAMES`].
 pub(super) type Events = [u64; COUNT_NAMES.len()];
-/// Means below this count as none: one event in so many requests says nothing about the next one.
+/// Means below this count as zero: one event in 2,000 requests says nothing about the next request.
 const NONE: f64 = 0.000_5;
 
 /// A phase's own events by place: its events less those of its nested phases. Other threads may have had more
@@ -74,7 +75,7 @@ impl Usual {
     }
 }
 
-/// One count of these.
+/// The count with this name.
 pub(super) fn event(events: &Events, name: &str) -> u64 {
     index_of(name).map_or(0, |index| events[index])
 }

@@ -1,6 +1,7 @@
 //! The conclusion: which cause to look at first, and what to do about it.
 //!
-//! Yields [`Advised`]. It advises nothing where nothing stands out, and says on what each advice rests.
+//! Yields [`Advised`]. Without a prominent cause there is no advice; each piece of advice names the finding
+//! that it rests on.
 
 use super::{
     super::{Group, Headline, advice, split::Cause},
@@ -20,11 +21,12 @@ const MOVES: f64 = 1.0;
 /// Why a cause is advised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// It dominates most of the slowest requests.
+    /// It is the main cause of most of the slowest requests.
     Slowest,
-    /// It makes much of the excess above the 90th percentile.
+    /// It explains much of the excess above the 90th percentile.
     Tail,
-    /// It makes most of the excess of the request asked for, or of the slowest where there are too few.
+    /// It explains most of the excess of the requested request, or of the slowest one where there are too
+    /// few.
     Case,
     /// Threads moved between caches more than usual while CPU time was what grew.
     Counts,
@@ -35,9 +37,9 @@ pub enum Naming {
 pub struct Advised {
     /// The cause, by the name in reports.
     pub cause: &'static str,
-    /// On what this rests.
+    /// The finding that the advice rests on.
     pub naming: Naming,
-    /// What to do, and who says so.
+    /// The advice, with its source.
     pub advice: advice::Advice,
 }
 
@@ -70,8 +72,8 @@ impl Explained {
 }
 
 impl Explained {
-    /// The other sides of one cause in the explained requests, most of the time first, and all of that time,
-    /// ns. For helpers: what kept them.
+    /// Culprits of one cause in the explained requests, largest time first, and the sum of that time, ns. For
+    /// helpers: the causes of their waits.
     pub fn culprits(&self, cause: Cause) -> (Vec<By>, u64) {
         let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
         let parts = parts.filter(|part| part.cause == cause && part.excess_ns > 0);

@@ -1,7 +1,8 @@
-//! Waits of helpers as evidence: threads of the process kept from running while the request spun or waited.
+//! Waits of helpers as evidence: threads of the process that waited for a CPU, a disk or quota while the
+//! request spun or waited.
 //!
 //! Yields [`HelperWaits`] by thread. Only waits above the threshold are known, as in `helper_wait` itself,
-//! and times of several threads overlap: they add up to no part.
+//! and times of several threads overlap, so they do not add up to the part.
 
 use std::cmp::Reverse;
 
@@ -9,17 +10,17 @@ use crate::phase::Wait;
 
 use super::waits::{self, By, Culprit};
 
-/// Threads that are told apart; the waits of all further ones are not kept.
+/// Maximum number of threads that are distinguished; waits of further threads are dropped.
 const THREADS: usize = 64;
 
-/// What one helper went through within a phase of the request.
+/// Waits of one helper within a phase of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperWaits {
-    /// Its number in the initial namespace.
+    /// Thread ID in the initial namespace.
     pub tid: u32,
     /// Waits.
     pub count: u64,
-    /// For how long it was kept from running within the phase, ns.
+    /// Time for which it could not run within the phase, ns.
     pub ns: u64,
     /// Waits by the other side, most of the time first.
     pub by: Vec<By>,

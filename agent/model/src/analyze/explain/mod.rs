@@ -1,9 +1,9 @@
-//! Why single requests were slow, with the evidence, and what the slow ones have in common.
+//! Why single requests were slow, with evidence, and which causes slow requests share.
 //!
 //! Yields [`Explanation`]: chosen requests with their excess by phase and cause, each part with its waits,
 //! counts and samples; and, over all requests above the 90th and 99th percentile, the parts of their excess.
 //! It reads the requests three or four times and the waits once, in memory that does not grow with the run.
-//! It adds nothing to the parts of [`Summary`]: those add up, evidence stands beside them.
+//! The parts are those of [`Summary`], which add up; evidence is shown beside them.
 
 mod ahead;
 mod case;
@@ -41,7 +41,8 @@ pub use self::{
 /// Requests of one number that are explained: programs may give one to several.
 const SAME_NUMBER: usize = SLOWEST;
 
-/// Threads whose names are kept from waits: those of programs that are not observed stand nowhere else.
+/// Maximum number of thread names kept from waits: names of programs that are not observed occur nowhere
+/// else.
 const NAMES: usize = 4_096;
 
 /// Kinds of requests, by their total time, for which everything asked for is explained; of the others only
@@ -51,8 +52,8 @@ const WHOLE: usize = 9;
 /// Which requests to explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// So many of the slowest of each kind, at most [`SLOWEST`]; only one for the kinds with the least total
-    /// time.
+    /// This number of the slowest requests of each name, at most [`SLOWEST`]; only one for names with the
+    /// least total time.
     Slowest(usize),
     /// Requests with this number of the program's, the first ones of each kind.
     Number(u64),
@@ -67,7 +68,7 @@ pub struct Numbers {
     pub highest: u64,
 }
 
-/// Why a request that was asked for is in no statistics, and so not explained.
+/// Why a requested request is not in the statistics, and so not explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotCounted {
     /// The program called it a warm-up.
@@ -90,9 +91,9 @@ pub struct Explained {
 /// A thread by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its name at its end.
+    /// Name at the thread's end.
     pub comm: Untrusted,
-    /// Its process.
+    /// ID of its process.
     pub pid: u32,
 }
 
@@ -105,9 +106,9 @@ pub struct Explanation {
     pub groups: Vec<Explained>,
     /// Range of request numbers; none if there is no request.
     pub numbers: Option<Numbers>,
-    /// Why a request asked for by its number is explained nowhere.
+    /// Why the requested request is not explained.
     pub not_counted: Option<NotCounted>,
-    /// Threads in the evidence, by number: observed ones, and those that had a CPU meanwhile.
+    /// Threads in the evidence, by thread ID: observed ones, and those that occupied a CPU.
     pub threads: HashMap<u32, Named>,
 }
 
@@ -264,7 +265,7 @@ impl Explained {
         tail.causes.first().filter(|cause| cause.excess_ns > 0).map(|cause| (tail, cause))
     }
 
-    /// How many of the explained requests one cause dominates.
+    /// Number of explained requests with this main cause.
     pub fn dominated_by(&self, cause: Cause) -> usize {
         self.cases.iter().filter(|case| case.dominant() == Some(cause)).count()
     }

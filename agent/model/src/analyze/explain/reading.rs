@@ -1,6 +1,8 @@
-//! Third reading of a run, for one kind of requests: the chosen ones, the typical one's counts, the tails.
+//! Third reading of a run, for requests of one name: the chosen requests, the counts of the typical one, the
+//! tails.
 //!
-//! Yields [`Explained`] without waits. The readings before decided what is typical, and the percentiles.
+//! Yields [`Explained`] without waits. The earlier readings determined the typical request and the
+//! percentiles.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +22,7 @@ use super::{
     tail::TailTally,
 };
 
-/// One kind of requests, while it is read.
+/// Requests of one name, while they are read.
 pub(super) struct Reading {
     /// Chosen by their place among the slowest.
     ids: HashSet<u64>,
@@ -95,7 +97,7 @@ impl Reading {
         }
         cases.sort_by_key(|case| (std::cmp::Reverse(case.latency_ns), case.start_ns, case.id));
         let order: Vec<PlaceId> = typical.own.iter().map(|(place, _)| *place).collect();
-        // Where many are equally slow, nothing lies above them.
+        // Where many are equally slow, none is above the percentile.
         let tails = tails.into_iter().map(|tail| tail.finish(tree, &order)).filter(|tail| tail.requests > 0);
         Explained { cases, tails: tails.collect() }
     }

@@ -1,7 +1,7 @@
-//! What slow requests have in common: over all above a percentile, which part makes how much of their excess.
+//! Causes of slow requests: for all above a percentile, how much of their excess each part explains.
 //!
-//! Yields a [`Tail`] per percentile: exact sums that add up to the excess of all of them. Every request
-//! counts as much as it is late, so one cause of a few very late ones comes before a trifle of many.
+//! Yields a [`Tail`] per percentile: exact sums that add up to the excess of all of them. Requests are
+//! weighted by their excess, so one cause of a few very late requests ranks before a small delay of many.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::{
 };
 use crate::untrusted::Untrusted;
 
-/// What one cause makes of a tail, over all phases.
+/// The part of a tail's excess that one cause explains, over all phases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TailCause {
     /// The cause.
@@ -25,7 +25,7 @@ pub struct TailCause {
     pub requests: u64,
 }
 
-/// What one cause makes of a tail in one phase.
+/// The part of a tail's excess that one cause explains in one phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TailPart {
     /// Names from under the request, or [`super::super::OUTSIDE`].
@@ -43,13 +43,13 @@ pub struct TailPart {
 pub struct Tail {
     /// The percentile.
     pub band: Band,
-    /// Its latency, ns.
+    /// Latency at the percentile, ns.
     pub above_ns: u64,
-    /// How many requests lie above it.
+    /// Number of requests above it.
     pub requests: u64,
     /// Excess over as many typical requests, ns: the sum over `causes`, and over `parts`.
     pub excess_ns: i128,
-    /// All causes that make any of it, the largest first.
+    /// Causes with a part in it, largest first.
     pub causes: Vec<TailCause>,
     /// The same by phase.
     pub parts: Vec<TailPart>,

@@ -1,7 +1,7 @@
-//! Long waits as evidence: how many, how long, and who was on the other side.
+//! Long waits as evidence: their number, length and culprits.
 //!
-//! Yields [`Waits`], in bounded memory however many come. A wait is cut into its blocked time, its time
-//! without quota and its time in the run queue, so that each account gets its own time and no other.
+//! Yields [`Waits`], in bounded memory however many come. A wait is split into its blocked time, its time
+//! without quota and its time in the run queue, so that each account gets only its own time.
 
 use std::cmp::Reverse;
 
@@ -12,10 +12,10 @@ use crate::untrusted::Untrusted;
 
 /// Longest waits that are kept.
 const LONGEST: usize = 4;
-/// Culprits that are told apart; all further ones are [`Culprit::Others`].
+/// Maximum number of distinguished culprits; further ones are [`Culprit::Others`].
 const WHOM: usize = 32;
-/// One in so many: a wait below this part of its account's time is not counted, since every wake-up takes
-/// some microseconds to a CPU, and three waits that matter shall not become hundreds.
+/// A wait shorter than its account's time divided by this is not counted: every wake-up takes some
+/// microseconds to reach a CPU, and three waits that matter must not become hundreds.
 const MATTERS: u64 = 200;
 
 /// The thread, device or group on the other side of a wait.
@@ -23,9 +23,9 @@ const MATTERS: u64 = 200;
 pub enum Culprit {
     /// The last thread that had the CPU before the waiting one got it.
     Ran {
-        /// Its name.
+        /// Thread name.
         comm: Untrusted,
-        /// Its process, in the initial namespace.
+        /// Process ID, in the initial namespace.
         pid: u32,
     },
     /// The CPU was idle until then: the wake-up took so long.
@@ -34,14 +34,14 @@ pub enum Culprit {
     Kept(Blame),
     /// The thread that ended the wait; in an interrupt, the thread that was interrupted.
     Woken {
-        /// Its number.
+        /// Thread ID.
         tid: u32,
     },
     /// A block device.
     Device {
-        /// Its name in the guest.
+        /// Device name in the guest.
         name: Untrusted,
-        /// Whether it was written to, else read from.
+        /// Whether it was a write; otherwise a read.
         is_write: bool,
     },
     /// A CPU quota: that of the thread's control group, or of one above it.
@@ -49,11 +49,11 @@ pub enum Culprit {
         /// The path of the thread's group as the guest names it.
         path: Untrusted,
     },
-    /// Only the system call in which it waited is known.
+    /// Only the system call of the wait is known.
     Syscall(u32),
     /// Nothing is known but the account.
     Unknown,
-    /// All for which there was no room.
+    /// All culprits beyond the limit.
     Others,
 }
 
@@ -112,16 +112,16 @@ pub struct By {
     pub count: u64,
     /// Their time, ns.
     pub ns: u64,
-    /// How long the thread of [`Culprit::Kept`] was kept from running within the waits, ns.
+    /// Time for which the thread of [`Culprit::Kept`] could not run within the waits, ns.
     pub kept_ns: u64,
 }
 
 /// The part of one wait that belongs to the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongWait {
-    /// Its start after that of the request, ns.
+    /// Start, after that of the request, ns.
     pub after_ns: u64,
-    /// Its length, ns.
+    /// Length, ns.
     pub ns: u64,
     /// The CPU that the thread got afterwards.
     pub cpu: u32,
@@ -148,7 +148,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// No waits yet, for an account with so much time.
+    /// No waits yet, for an account with this much time.
     pub(super) const fn new(account_ns: u64) -> Self {
         let least_ns = account_ns / MATTERS;
         Self { count: 0, total_ns: 0, longest: Vec::new(), by: Vec::new(), least_ns }
