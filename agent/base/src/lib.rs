@@ -9,6 +9,7 @@ pub mod clock;
 pub mod guarded;
 pub mod json;
 pub mod memory;
+pub mod mounts;
 pub mod out;
 pub mod patient;
 pub mod privileges;

@@ -7,6 +7,10 @@ use super::{
     About, Notes,
     root::{Root, Subject},
 };
+use crate::{
+    mounts::{Membership, Mount},
+    untrusted::Shown as _,
+};
 
 /// Most levels of groups that are looked at.
 const LEVELS: usize = 64;
@@ -65,7 +69,7 @@ struct Place {
 impl Cgroup {
     pub(super) fn read(root: &Root, subject: Subject) -> Self {
         let groups = root.text(&subject.file("cgroup")).unwrap_or_default();
-        let mounts = root.text("/proc/self/mountinfo").unwrap_or_default();
+        let mounts = root.bytes("/proc/self/mountinfo").unwrap_or_default();
         let place = |controller: &str| Place::find(&groups, &mounts, controller);
         let cpu = place("cpu");
         let (cpuset_file, cpuset) = place("cpuset").and_then(|place| place.cpuset(root)).unzip();
@@ -96,28 +100,26 @@ impl Cgroup {
 /// Mount point of the hierarchy that controls CPU time.
 pub(super) fn cpu_mount(root: &Root) -> Option<String> {
     let groups = root.text(&Subject::Own.file("cgroup"))?;
-    Place::find(&groups, &root.text("/proc/self/mountinfo")?, "cpu").map(|place| place.mount)
+    Place::find(&groups, &root.bytes("/proc/self/mountinfo")?, "cpu").map(|place| place.mount)
 }
 
 impl Place {
     /// Finds the group of version 1 if it has the controller, else that of version 2.
-    fn find(groups: &str, mounts: &str, controller: &str) -> Option<Self> {
-        let lines = || {
-            groups.lines().filter_map(|line| {
-                let mut parts = line.splitn(3, ':');
-                Some((parts.next()?, parts.next()?, parts.next()?))
-            })
-        };
-        let old = lines().find(|(_, controllers, _)| controllers.split(',').any(|name| name == controller));
+    fn find(groups: &str, mounts: &[u8], controller: &str) -> Option<Self> {
+        let old = Membership::all(groups).find(|group| group.is_version_1_of(controller));
         let (version, path) = match old {
-            Some((_, _, path)) => (1, path),
-            None => (2, lines().find(|&(number, controllers, _)| number == "0" && controllers.is_empty())?.2),
+            Some(group) => (1, group.path),
+            None => (2, Membership::all(groups).find(Membership::is_version_2)?.path),
         };
-        let all = || mounts.lines().filter_map(|line| hierarchy(line, version, controller));
-        let (_, first) = all().next()?;
+        let is_it = |mount: &Mount<'_>| {
+            if version == 1 { mount.is_version_1_of(controller) } else { mount.is_version_2() }
+        };
+        let first = Mount::all(mounts).find(is_it)?.at;
         // The last mount at this place is the visible one: a `/sys` that Docker's user asked for covers
         // Docker's own.
-        let (mounted, mount) = all().rfind(|(_, at)| *at == first)?;
+        let visible = Mount::all(mounts).rfind(|mount| is_it(mount) && mount.at == first)?;
+        let (mounted, mount) = (visible.root.shown(), visible.at.shown());
+        let (mounted, mount) = (mounted.stored(), mount.stored().to_owned());
         // In a container without a cgroup namespace, the mount shows only what is below its root.
         let inside = path.strip_prefix(mounted.trim_end_matches('/'));
         let inside = inside.filter(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -186,26 +188,4 @@ impl Place {
             files.into_iter().find_map(|file| root.value(&file).map(|cpus| (file, cpus)))
         })
     }
-}
-
-/// Root and mount point, if the line of mountinfo mounts this hierarchy. proc_pid_mountinfo(5): number,
-/// parent, device, root, mount point, options, optional fields, `-`, type, source, options of the super
-/// block.
-fn hierarchy(line: &str, version: u8, controller: &str) -> Option<(String, String)> {
-    let (mount, super_block) = line.split_once(" - ")?;
-    let mut mount = mount.split(' ');
-    let (mounted, at) = (mount.nth(3)?, mount.next()?);
-    let mut super_block = super_block.split(' ');
-    let (kind, options) = (super_block.next()?, super_block.nth(1)?);
-    let is_it = match version {
-        1 => kind == "cgroup" && options.split(',').any(|option| option == controller),
-        _ => kind == "cgroup2",
-    };
-    is_it.then(|| (unescape(mounted), unescape(at)))
-}
-
-/// mountinfo writes space, tab, newline and backslash as octal numbers.
-fn unescape(text: &str) -> String {
-    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    escapes.iter().fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))
 }

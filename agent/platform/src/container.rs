@@ -4,10 +4,16 @@
 //! microVM makes systemd's detection say `docker`. Files and paths only name the engine once namespaces have
 //! proved a container.
 
+use std::path::Path;
+
 use super::{
     About, Notes,
     cgroup::Cgroup,
     root::{Root, Subject, clean},
+};
+use crate::{
+    mounts::Mount,
+    untrusted::{Shown as _, Untrusted},
 };
 
 /// Inode numbers of the initial namespaces, fixed since Linux 3.8 (include/linux/proc_ns.h; cgroup since
@@ -57,10 +63,11 @@ pub struct Container {
 }
 
 pub(super) fn detect(root: &Root, subject: Subject, cgroup: &Cgroup, notes: &mut Notes) -> Container {
-    let mounts = root.text(&subject.file("mountinfo")).unwrap_or_default();
-    let root_mount = mounts.lines().find(|line| line.split(' ').nth(4) == Some("/")).unwrap_or_default();
-    let id =
-        cgroup.path.as_deref().and_then(container_id).or_else(|| mounts.lines().find_map(hostname_mount_id));
+    let mounts = root.bytes(&subject.file("mountinfo")).unwrap_or_default();
+    let root_mount = Mount::all(&mounts).find(|mount| mount.at == Path::new("/"));
+    let root_mount = root_mount.as_ref();
+    let by_hostname = || Mount::all(&mounts).find_map(|mount| hostname_mount_id(&mount));
+    let id = cgroup.path.as_deref().and_then(container_id).or_else(by_hostname);
     if is_gvisor(root) {
         notes.add(About::Container, "/proc/version", "the kernel is gVisor");
         return Container { is_container: true, runtime: Some("gVisor".to_owned()), id };
@@ -134,9 +141,9 @@ fn namespaces(root: &Root, subject: Subject, notes: &mut Notes) -> Namespaces {
 }
 
 /// Engines use overlay file systems for `/`; machines seldom do.
-fn has_own_root(root_mount: &str) -> bool {
-    let kind = root_mount.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next()).unwrap_or_default();
-    ["overlay", "fuse.fuse-overlayfs", "aufs"].contains(&kind)
+fn has_own_root(root_mount: Option<&Mount<'_>>) -> bool {
+    const KINDS: [&[u8]; 3] = [b"overlay", b"fuse.fuse-overlayfs", b"aufs"];
+    root_mount.is_some_and(|mount| KINDS.contains(&mount.kind))
 }
 
 fn has_own_mounts(root: &Root, subject: Subject, notes: &mut Notes) -> bool {
@@ -153,10 +160,16 @@ fn has_own_mounts(root: &Root, subject: Subject, notes: &mut Notes) -> bool {
 }
 
 /// Evidence and the engine that it names: paths first.
-fn names(root: &Root, subject: Subject, cgroup: &Cgroup, root_mount: &str) -> Vec<(String, String)> {
+fn names(
+    root: &Root,
+    subject: Subject,
+    cgroup: &Cgroup,
+    root_mount: Option<&Mount<'_>>,
+) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let cgroup_path = cgroup.path.clone().unwrap_or_default();
-    for (text, source) in [(cgroup_path.as_str(), "cgroup"), (root_mount, "mountinfo")] {
+    let root_mount = Untrusted::of_bytes(root_mount.map_or(&[], |mount| mount.line));
+    for (text, source) in [(cgroup_path.as_str(), "cgroup"), (root_mount.stored(), "mountinfo")] {
         if let Some((_, name)) = PATHS.iter().find(|(part, _)| text.contains(part)) {
             found.push((subject.file(source), (*name).to_owned()));
         }
@@ -184,8 +197,6 @@ fn container_id(path: &str) -> Option<String> {
 }
 
 /// The id from `/etc/hostname`, which engines mount from a directory named after the container.
-fn hostname_mount_id(line: &str) -> Option<String> {
-    let mut fields = line.split(' ');
-    let (source, at) = (fields.nth(3)?, fields.next()?);
-    (at == "/etc/hostname").then(|| container_id(source)).flatten()
+fn hostname_mount_id(mount: &Mount<'_>) -> Option<String> {
+    (mount.at == Path::new("/etc/hostname")).then(|| container_id(mount.root.shown().stored())).flatten()
 }

@@ -40,7 +40,7 @@ pub use root::{Root, Subject};
 pub use samples::unpack;
 pub use usage::Usage;
 
-use guestscope_base::{patient, untrusted};
+use guestscope_base::{mounts, patient, untrusted};
 
 /// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use super::{
     container_files::{self, Note, Notes},
     group::{self, Hierarchy},
 };
+use crate::mounts::Membership;
 
 /// Digits of an engine's number.
 const DIGITS: usize = 64;
@@ -138,9 +139,7 @@ pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> 
 fn all(root: &Path) -> (Vec<Container>, BTreeSet<u32>) {
     let mut found: BTreeMap<(String, u32), Container> = BTreeMap::new();
     for (pid, text) in groups_of_processes(root) {
-        for line in text.lines() {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        for Membership { controllers, path, .. } in Membership::all(&text) {
             // A group outside of the namespace is `/../..`: not to be followed.
             if path.split('/').any(|part| part == "..") {
                 continue;

@@ -3,15 +3,11 @@
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::ffi::OsStringExt as _,
     path::{Path, PathBuf},
 };
 
 use super::TargetError;
-use crate::{
-    guarded, tasks,
-    untrusted::{Shown as _, Untrusted},
-};
+use crate::{guarded, mounts::Mount, tasks, untrusted::Shown as _};
 
 /// The file that every group of either version has.
 const PROCESSES: &str = "cgroup.procs";
@@ -108,47 +104,14 @@ pub(super) struct Hierarchy {
     pub(super) at: PathBuf,
 }
 
-/// Mounted hierarchies, version 2 first, from the text of mountinfo (number, parent, device, root, mount
-/// point, options, optional fields, `-`, type, source, options of the super block).
+/// Mounted hierarchies, version 2 first, from the text of mountinfo.
 pub(super) fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
-    let mut found: Vec<Hierarchy> = mountinfo.split(|&byte| byte == b'\n').filter_map(hierarchy).collect();
+    let hierarchy = |mount: Mount<'_>| {
+        Some(Hierarchy { controllers: mount.controllers()?, root: mount.root, at: mount.at })
+    };
+    let mut found: Vec<Hierarchy> = Mount::all(mountinfo).filter_map(hierarchy).collect();
     found.sort_by_key(|hierarchy| !hierarchy.controllers.is_empty());
     found
-}
-
-fn hierarchy(line: &[u8]) -> Option<Hierarchy> {
-    let separator = line.windows(3).position(|window| window == b" - ")?;
-    let (mount, super_block) = (&line[..separator], &line[separator + 3..]);
-    let mut mount = mount.split(|&byte| byte == b' ');
-    let (root, at) = (mount.nth(3)?, mount.next()?);
-    let mut super_block = super_block.split(|&byte| byte == b' ');
-    let (kind, options) = (super_block.next()?, super_block.nth(1)?);
-    let controllers = match kind {
-        b"cgroup2" => Vec::new(),
-        b"cgroup" => Untrusted::of_bytes(options).stored().split(',').map(str::to_owned).collect(),
-        _ => return None,
-    };
-    Some(Hierarchy { controllers, root: unescape(root), at: unescape(at) })
-}
-
-/// mountinfo writes space, tab, newline and backslash as octal numbers.
-fn unescape(bytes: &[u8]) -> PathBuf {
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some((&first, after)) = rest.split_first() {
-        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if first == b'\\' => {
-                plain.push(byte);
-                rest = &after[3..];
-            }
-            _ => {
-                plain.push(first);
-                rest = after;
-            }
-        }
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(plain))
 }
 
 #[cfg(test)]
