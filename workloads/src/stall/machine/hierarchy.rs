@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use guestscope_base::mounts::{Membership, Mount};
+
 use crate::stall::error::StallError;
 
 /// Version of cgroups.
@@ -41,44 +43,30 @@ impl Hierarchy {
     }
 
     pub fn of(controller: &str) -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         one(controller, &mounts, &groups)
             .or_else(|| two(&mounts, &groups).filter(|found| has_controller(controller, &found.mount)))
     }
 }
 
-fn one(controller: &str, mounts: &str, groups: &str) -> Option<Hierarchy> {
-    let (root, mount) = mounted(mounts, "cgroup", |options| options.split(',').any(|o| o == controller))?;
-    let group = groups.lines().find_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|own| own == controller).then_some(path)
-    })?;
-    Some(Hierarchy { version: Version::One, home: folder(&mount, root, group), mount })
+fn one(controller: &str, mounts: &[u8], groups: &str) -> Option<Hierarchy> {
+    let mount = Mount::all(mounts).find(|mount| mount.is_version_1_of(controller))?;
+    let group = Membership::all(groups).find(|group| group.is_version_1_of(controller))?;
+    Some(Hierarchy { version: Version::One, home: folder(&mount, group.path), mount: mount.at })
 }
 
-fn two(mounts: &str, groups: &str) -> Option<Hierarchy> {
-    let (root, mount) = mounted(mounts, "cgroup2", |_| true)?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Some(Hierarchy { version: Version::Two, home: folder(&mount, root, group), mount })
+fn two(mounts: &[u8], groups: &str) -> Option<Hierarchy> {
+    let mount = Mount::all(mounts).find(Mount::is_version_2)?;
+    let group = Membership::all(groups).find(Membership::is_version_2)?;
+    Some(Hierarchy { version: Version::Two, home: folder(&mount, group.path), mount: mount.at })
 }
 
-/// Which group of a hierarchy is mounted, and where. Fields of a line: number, parent, device, root, mount
-/// point, options, any number of others, a dash, type, source, options of the file system.
-fn mounted<'a>(mounts: &'a str, kind: &str, fits: impl Fn(&str) -> bool) -> Option<(&'a str, PathBuf)> {
-    mounts.lines().find_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        let (mut before, mut after) = (before.split(' '), after.split(' '));
-        let (root, mount) = (before.nth(3)?, before.next()?);
-        (after.next()? == kind && fits(after.nth(1)?)).then(|| (root, PathBuf::from(mount)))
-    })
-}
-
-/// A container may see only a part of the hierarchy: `root` is the group that is mounted.
-fn folder(mount: &Path, root: &str, group: &str) -> PathBuf {
+/// A container may see only a part of the hierarchy: the mount's root is the group that is mounted.
+fn folder(mount: &Mount<'_>, group: &str) -> PathBuf {
     let group = Path::new(group);
-    let inside = group.strip_prefix(root).unwrap_or(group);
-    mount.join(inside.strip_prefix("/").unwrap_or(inside))
+    let inside = group.strip_prefix(&mount.root).unwrap_or(group);
+    mount.at.join(inside.strip_prefix("/").unwrap_or(inside))
 }
 
 fn has_controller(controller: &str, mount: &Path) -> bool {
@@ -111,19 +99,37 @@ mod tests {
             mount: PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"),
             home: PathBuf::from("/sys/fs/cgroup/cpu,cpuacct/inner"),
         };
-        assert_eq!(one("cpu", MOUNTS, GROUPS), Some(expected));
+        assert_eq!(one("cpu", MOUNTS.as_bytes(), GROUPS), Some(expected));
         let expected = Hierarchy {
             version: Version::Two,
             mount: PathBuf::from("/sys/fs/cgroup/unified"),
             home: PathBuf::from("/sys/fs/cgroup/unified/user.slice/session-1.scope"),
         };
-        assert_eq!(two(MOUNTS, GROUPS), Some(expected));
+        assert_eq!(two(MOUNTS.as_bytes(), GROUPS), Some(expected));
     }
 
     #[test]
     fn cpuset_is_not_cpu() {
         let mounts = "31 30 0:27 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n";
-        assert_eq!(one("cpu", mounts, GROUPS), None);
-        assert_eq!(two(mounts, GROUPS), None);
+        assert_eq!(one("cpu", mounts.as_bytes(), GROUPS), None);
+        assert_eq!(two(mounts.as_bytes(), GROUPS), None);
+    }
+
+    /// The kernel escapes space, tab, newline and backslash in mountinfo, and nothing in the list of groups.
+    #[test]
+    fn escapes_in_paths_are_undone() {
+        let mounts = "\
+32 30 0:28 /my\\040pod /sys/fs/cgroup/a\\040b\\134040 rw,relatime - cgroup cgroup rw,cpu
+33 30 0:29 / /sys/fs/cgroup/t\\011wo rw,relatime - cgroup2 cgroup2 rw
+";
+        let groups = "2:cpu:/my pod/in ner\n0::/user.slice\n";
+        let expected = Hierarchy {
+            version: Version::One,
+            mount: PathBuf::from("/sys/fs/cgroup/a b\\040"),
+            home: PathBuf::from("/sys/fs/cgroup/a b\\040/in ner"),
+        };
+        assert_eq!(one("cpu", mounts.as_bytes(), groups), Some(expected));
+        let home = two(mounts.as_bytes(), groups).map(|found| found.home);
+        assert_eq!(home, Some(PathBuf::from("/sys/fs/cgroup/t\two/user.slice")));
     }
 }
