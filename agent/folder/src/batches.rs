@@ -1,8 +1,8 @@
-//! Reads a stream back, message by message, as far as it is whole.
+//! Reads the record batches of an Arrow stream, as far as the file is complete.
 //!
-//! Yields its record batches from any prefix of the file, and how many bytes behind them could not be used.
-//! Messages are checked before the library sees them: it trusts offsets and panics on those of a damaged
-//! file. No memory is reserved for mere claims. It knows no columns.
+//! Yields the batches of any prefix of the file, and the number of bytes after them that could not be used.
+//! Messages are checked before the library gets them: it trusts offsets and panics on those of a damaged
+//! file. No memory is reserved for claimed sizes. Independent of the columns.
 
 use std::{
     collections::HashMap,
@@ -27,20 +27,20 @@ use super::{
 };
 use crate::{guarded::Part, untrusted::Untrusted};
 
-/// What a stream's reader could not use: the end of a file that was being written when its writer died.
+/// The unusable end of a stream: of a file that was being written when its writer died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornEnd {
     /// Bytes after the last whole batch, or after the schema if there is none.
     pub bytes: u64,
-    /// What was wrong there.
+    /// What was wrong with it.
     pub reason: Untrusted,
 }
 
-/// What a stream is read from.
+/// Where a stream is read from.
 pub(super) trait Bytes: Read {
-    /// How many there are now, those read already included.
+    /// Its current length, including the bytes read already.
     fn length(&self) -> io::Result<u64>;
-    /// When reading them is given up.
+    /// When to stop reading.
     fn deadline(&self) -> Deadline;
 }
 
@@ -54,7 +54,7 @@ impl Bytes for File {
     }
 }
 
-/// What this process wrote itself.
+/// A file that this process wrote itself.
 impl Bytes for Part {
     fn length(&self) -> io::Result<u64> {
         Ok(self.end())
@@ -92,7 +92,7 @@ pub(super) struct Batches<F> {
     decoder: StreamDecoder,
     deadline: Deadline,
     rows: u64,
-    /// What the dictionaries that came last take in memory, by their numbers.
+    /// Memory of the current dictionaries, by their IDs, bytes.
     dictionaries: HashMap<i64, u64>,
     read_bytes: u64,
     whole_bytes: u64,
@@ -100,7 +100,7 @@ pub(super) struct Batches<F> {
     torn: Option<TornEnd>,
 }
 
-/// Why there is no further message.
+/// Why no further message follows.
 enum End {
     /// Nothing follows.
     Clean,
@@ -181,7 +181,7 @@ impl<F: Bytes> Batches<F> {
         Ok(Ok(None))
     }
 
-    /// What was not whole, once the stream has ended.
+    /// The unusable end, once the stream has ended.
     pub(super) fn torn(&self) -> Option<&TornEnd> {
         self.torn.as_ref()
     }
@@ -213,8 +213,8 @@ impl<F: Bytes> Batches<F> {
 
     fn decode(&mut self, bytes: Vec<u8>, header: MessageHeader) -> Result<Option<RecordBatch>, End> {
         let mut bytes = Buffer::from(bytes);
-        // What the checks above let through and the library still does not survive must not end the program.
-        // The decoder is not used again after an error.
+        // A message may pass the checks above and still make the library panic: that must not end the
+        // program. The decoder is not used again after an error.
         let decoded = caught(|| self.decoder.decode(&mut bytes));
         let batch = decoded
             .ok_or_else(|| torn("the reading library panicked"))?
@@ -231,7 +231,8 @@ impl<F: Bytes> Batches<F> {
         if bytes > left { Err(torn("the file ends inside a message")) } else { Ok(limit.check(bytes)?) }
     }
 
-    /// All that a header claims about its body lies inside the body, and is no more than is taken.
+    /// Checks that everything that a header claims about its body lies inside the body, and within the
+    /// limits.
     fn check(&mut self, message: &Message<'_>, body: &[u8]) -> Result<(), End> {
         let outside = || torn("a message points outside itself");
         match message.header_type() {
@@ -311,8 +312,8 @@ fn unpacked_batch(batch: ipc::RecordBatch<'_>, body: &[u8]) -> Result<Option<u64
     Ok(size.filter(|_| is_flat))
 }
 
-/// Size of a buffer in memory, or none if it does not lie in the body. A compressed one begins with its size;
-/// -1 says that it is not compressed after all.
+/// Size of a buffer in memory, or none if it does not lie in the body. A compressed buffer begins with its
+/// size; -1 marks one that is stored uncompressed.
 fn unpacked_bytes(batch: &ipc::RecordBatch<'_>, body: &[u8], offset: i64, length: i64) -> Option<u64> {
     let begin = usize::try_from(offset).ok()?;
     let buffer = body.get(begin..begin.checked_add(usize::try_from(length).ok()?)?)?;

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::guarded::{self, Directory, Owner};
 
-/// Where to make a folder, and who shall own it.
+/// Where to create a folder, and its owner.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// The directory that holds run folders; made if it is missing.
@@ -31,7 +31,7 @@ impl Default for CreateOptions {
     }
 }
 
-/// Where the owner may not make a folder, this process may, whose rights the owner has not.
+/// Whether to create the folder as root, where its owner may not.
 fn may_be_roots(parent: &Path, error: &io::Error) -> bool {
     let is_usual = || parent == CreateOptions::default().parent;
     error.kind() == io::ErrorKind::PermissionDenied && (parent.is_dir() || is_usual())
@@ -50,7 +50,7 @@ impl RunFolder {
         let name = name::folder_name(start.wall_ns, &manifest.scenario, &manifest.name);
         manifest.state = State::Running;
         if let Some(owner) = &options.owner
-            // Not every kernel knows how (gVisor).
+            // Some kernels do not support this (gVisor).
             && let Ok(_rights) = owner.assume()
         {
             match guarded::create_unique(&options.parent, &name) {

@@ -1,6 +1,6 @@
-//! Calls of reading libraries, which may panic on a file that makes no sense in a way that nobody thought of.
+//! Calls of libraries that may panic on a malformed file in unforeseen ways.
 //!
-//! Such a panic is an answer about the file: it is not printed beside the words of this program.
+//! Such a panic is a finding about the file: the library's message is not printed.
 
 use std::{
     cell::Cell,
@@ -13,7 +13,7 @@ thread_local! {
     static IS_WITHIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the call gives; none if it panicked. What it works on must not be used again then.
+/// Result of the call; none if it panicked. The value that it worked on must not be used again then.
 pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -1,6 +1,6 @@
-//! Columns that tables share, and the short way to write one.
+//! Columns that tables share, and short ways to define one.
 //!
-//! Yields columns for numbers, flags and names of a row's fields, threads and ledgers. It knows no table.
+//! Yields columns for numbers, flags and names from fields of a row, of its thread and of its ledger.
 
 use std::sync::LazyLock;
 
@@ -70,7 +70,7 @@ macro_rules! name {
         })
     };
 }
-/// For rows that are about to be filled.
+/// Placeholder in rows that are about to be filled.
 pub(super) static NO_WORD: LazyLock<Untrusted> = LazyLock::new(Untrusted::default);
 
 pub(super) fn thread_id<R: 'static>(

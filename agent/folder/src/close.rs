@@ -1,7 +1,8 @@
-//! Closing: each stream becomes a Parquet file, batch by batch, and is removed once that file is complete.
+//! Closes a folder: each stream becomes a Parquet file, batch by batch, and is removed once that file is
+//! complete.
 //!
 //! Yields files with statistics, zstd and bounded row groups: 400,000 rows close in 11 MB of memory, five
-//! million in 24 MB. Cause and tail of each phase come from the caller. Nothing here computes them.
+//! million in 24 MB. The caller supplies cause and tail of each phase.
 
 use std::{
     borrow::Cow,
@@ -35,7 +36,7 @@ use super::{
 use crate::{guarded::Directory, phase::Phase, untrusted::Untrusted};
 
 /// Rows per row group. A group is held in memory until it is complete, and each costs 10 kB of metadata that
-/// readers load at once: usual runs shall close in little memory, long ones have few groups.
+/// readers load at once: usual runs close in little memory, and long ones have few groups.
 fn row_group_rows(rows: u64) -> usize {
     (rows / 64).clamp(16_384, 131_072) as usize
 }
@@ -43,11 +44,11 @@ fn row_group_rows(rows: u64) -> usize {
 /// A closed folder.
 #[derive(Debug)]
 pub struct Closed {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its final manifest.
     pub manifest: Manifest,
-    /// What could not be done. A table that could not be converted is still there as a stream.
+    /// Errors while closing. A table that could not be converted is still there as a stream.
     pub errors: Vec<Error>,
 }
 
@@ -84,7 +85,7 @@ pub(super) fn convert<R>(
     Err(outcome)
 }
 
-/// Writes the closed file. Yields its rows, and what was wrong with the stream if those are too few.
+/// Writes the closed file. Returns its rows, and what was wrong with the stream if some are missing.
 fn copy<R>(
     directory: &Directory,
     folder: &Path,
@@ -188,7 +189,7 @@ fn properties<R>(table: &Table<R>, rows: u64) -> WriterProperties {
     properties.build()
 }
 
-/// What can go wrong while a closed file is written.
+/// Errors while a closed file is written.
 enum Failure {
     Io(io::Error),
     Parquet(ParquetError),

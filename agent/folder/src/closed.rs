@@ -1,8 +1,8 @@
-//! Reads a closed table back, batch by batch.
+//! Reads a closed table, batch by batch.
 //!
-//! Yields its record batches, or what is wrong with the file. Positions and sizes that it claims are checked
-//! first: the library trusts them. It knows no columns, except whether one is empty by the file's statistics.
-//! Damage inside a column that is left out is not seen.
+//! Yields its record batches, or what is wrong with the file. Positions and sizes that the file claims are
+//! checked first: the library trusts them. Of the columns it only uses whether one is empty by the file's
+//! statistics. Damage inside a column that is left out is not seen.
 
 use std::{collections::HashSet, fs::File, sync::Arc, time::Instant};
 
@@ -35,7 +35,7 @@ use super::{
 /// a core's caches; arrays of 4 KB come from the allocator's pool, larger ones would be mapped.
 pub(super) const BATCH_ROWS: usize = 512;
 
-/// What stands in a column that need not be unpacked.
+/// Content of a column that need not be unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Empty {
     /// Zero, or `false`, in every row.
@@ -118,12 +118,12 @@ fn wanted(
     if read.iter().all(is_flat) { Ok(read) } else { Err("a column within a column".into()) }
 }
 
-/// What the checks let through and the library still does not survive must not end the program.
+/// A file may pass the checks and still make the library panic: that must not end the program.
 fn guarded<T>(read: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     caught(read).unwrap_or_else(|| Err("the reading library panicked".into()))
 }
 
-/// What stands in this column, if the statistics of all groups say that it is nothing.
+/// Content of this column, if it is empty by the statistics of all groups.
 fn emptiness(metadata: &ParquetMetaData, column: usize) -> Option<Empty> {
     let of_group = |statistics: &Statistics, rows: i64| {
         let is_zero = |bytes: Option<&[u8]>| bytes.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0));
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// Two groups of two rows each.
+    /// A file of two groups with two rows each.
     fn file() -> File {
         let numbers = |values: [Option<i64>; 4]| -> ArrayRef { Arc::new(Int64Array::from_iter(values)) };
         let flags = |values: [bool; 4]| -> ArrayRef { Arc::new(BooleanArray::from_iter(values.map(Some))) };
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(rows, 4);
     }
 
-    /// A number of rows that a footer claims is not believed: the rows of one column are what there is.
+    /// The number of rows that a footer claims is not used: the rows of one column are counted.
     #[test]
     fn one_column_is_read_where_none_is_wanted() {
         let mut closed = Closed::open(file(), Instant::now(), |_, _| true).unwrap();

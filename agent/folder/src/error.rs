@@ -1,7 +1,7 @@
-//! What can go wrong with a run folder, each with the next action.
+//! Errors of a run folder, each with the next action.
 //!
-//! While a run is observed nothing here reaches the caller: [`super::FolderHealth`] keeps errors. These are
-//! for making, closing and reading a folder. They print nothing.
+//! While a run is observed no such error reaches the caller: [`super::FolderHealth`] keeps them. These are
+//! for creating, closing and reading a folder. Printing is the caller's task.
 
 use std::{io, path::PathBuf};
 
@@ -15,15 +15,15 @@ pub enum Error {
     Create {
         /// The folder, or the parent of it that failed.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A file of the folder could not be written.
     #[error("cannot write to the run folder: {file}: {source}")]
     Write {
-        /// Its name inside the folder.
+        /// File name inside the folder.
         file: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Rows could not be turned into a file format.
@@ -31,7 +31,7 @@ pub enum Error {
     Encode {
         /// The file's name inside the folder.
         file: String,
-        /// In the words of the format's library.
+        /// The message of the format's library.
         what: Untrusted,
     },
     /// A file of the folder could not be read.
@@ -39,13 +39,13 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// There is no manifest here.
     #[error("not a run folder: {}", path.shown())]
     NotARunFolder {
-        /// What was taken for one.
+        /// The path that was given.
         path: PathBuf,
     },
     /// A later guestscope wrote it.
@@ -53,9 +53,9 @@ pub enum Error {
     Newer {
         /// The folder or file.
         path: PathBuf,
-        /// What it has: a format number or a column.
+        /// What was found: a format number or a column.
         found: Untrusted,
-        /// What this program knows.
+        /// What this program supports.
         known: String,
     },
     /// A file is there and makes no sense.
@@ -73,13 +73,13 @@ pub enum Error {
     Beyond {
         /// The file.
         path: PathBuf,
-        /// What there is too much of, how much there is, and how much is read.
+        /// What exceeds its limit, with the number found and the limit.
         what: String,
     },
 }
 
 impl Error {
-    /// What to do about it.
+    /// The next action.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Create { .. } => "name a directory that you may write to: --output DIR",

@@ -12,7 +12,7 @@ use super::{
     thrift::{self, Listener},
 };
 
-/// What the file ends with, behind the length of its footer.
+/// Last bytes of a file, after the length of its footer.
 const MAGIC: &[u8; 4] = b"PAR1";
 /// Length and magic number.
 const TAIL_BYTES: u64 = 8;

@@ -8,17 +8,17 @@ use super::{
 };
 use crate::phase::{GpuReading, GpuUse};
 
-/// What the manifest says of graphics processors.
+/// The manifest's section on graphics processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuRecord {
-    /// Version of the driver; none where there is none, or it did not say.
+    /// Version of the driver; none if there is no driver, or it does not report its version.
     pub driver: Option<String>,
     /// Version of its library, which was asked; none as above.
     pub nvml: Option<String>,
     /// The devices that it has, by their numbers.
     pub devices: Vec<GpuDevice>,
-    /// Why they were not sampled to the end, for people.
+    /// Why sampling stopped before the end, for people.
     pub ended_early: Option<String>,
 }
 
@@ -32,9 +32,9 @@ pub struct GpuDevice {
     pub name: String,
     /// UUID: the same wherever the device is plugged in.
     pub uuid: String,
-    /// Where it is plugged in: `00000000:3B:00.0`; none where the driver does not say.
+    /// PCI address: `00000000:3B:00.0`; none if the driver does not report it.
     pub pci_bus_id: Option<String>,
-    /// Its memory, bytes.
+    /// Size of its memory, bytes.
     pub memory_bytes: Option<u64>,
     /// Virtualization: `none`, `passthrough`, `vgpu`, `host_vgpu`, `host_vsga`; none if not reported.
     pub virtualization: Option<String>,
@@ -52,9 +52,9 @@ pub struct GpuDevice {
     pub power_mw: Option<u64>,
     /// Largest.
     pub temperature_celsius: Option<u64>,
-    /// Readings in which its clocks were held down.
+    /// Readings in which its clocks were throttled.
     pub throttled: u64,
-    /// By what, in any of them: NVML's words.
+    /// Reasons in any of them, with NVML's names.
     pub throttled_by: Vec<String>,
 }
 

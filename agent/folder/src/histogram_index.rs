@@ -1,4 +1,4 @@
-//! The part of `manifest.json` that says what lies in `histograms/`.
+//! The section of `manifest.json` that lists `histograms/`.
 //!
 //! Plain serde structs; the files themselves are written and read elsewhere.
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Histograms {
-    /// Durations below it are not told apart, ns.
+    /// Shorter durations are not distinguished, ns.
     pub lowest_ns: u64,
     /// Durations above it count as this, ns.
     pub highest_ns: u64,

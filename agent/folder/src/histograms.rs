@@ -1,8 +1,9 @@
 //! HDR histograms of phase durations, one per kind and name, for tools that want quantiles without the rows.
 //!
-//! They are made while the folder is closed, from its rows: a run pays nothing for them and they cannot
-//! disagree with the table. Warm-up requests are left out, as in all statistics. Yields files in the V2
-//! encoding (no deflate) and their index. Reads no rows itself. Keeps a workload's own histograms too.
+//! They are computed from the rows when the folder is closed: so they cost nothing during the run and cannot
+//! differ from the table. Warm-up requests are left out, as in all statistics. Yields files in the V2
+//! encoding (no deflate) and their index. The caller supplies the rows. A workload's own histograms are kept
+//! too.
 
 use std::{collections::HashMap, io, io::Write as _};
 
@@ -47,18 +48,18 @@ const DESCRIBED: &str = "histograms";
 /// Most of those that are kept.
 const MOST_TOLD: usize = 8;
 
-/// What comes before the counts in the V2 encoding, and how it begins; compressed ones begin otherwise.
+/// Length of the header before the counts in the V2 encoding, and its first bytes; compressed ones differ.
 const HEADER_BYTES: usize = 40;
 const COOKIE: u32 = 0x1c84_9313;
 
-/// Where they are written: a directory that is made when the first one is.
+/// Where they are written: a directory that is created for the first one.
 pub(super) struct Place<'a> {
     folder: &'a Directory,
     made: Option<Directory>,
 }
 
 impl<'a> Place<'a> {
-    /// In this run folder.
+    /// The place in this run folder.
     pub(super) fn new(folder: &'a Directory) -> Self {
         Self { folder, made: None }
     }
@@ -88,8 +89,8 @@ impl Collector {
             return;
         }
         let histogram = self.names.entry(key).or_insert_with(|| {
-            // It begins with room for 2 us and grows: most phases never need the buckets of a day, and a
-            // program may make up a name for each.
+            // It starts with room for 2 us and grows: most phases never need the buckets of a day, and a
+            // program may use a new name for each phase.
             let mut histogram = Histogram::new_with_bounds(LOWEST_NS, 2_047, DIGITS)
                 .expect("1 ns to 2 us in three digits are bounds that the crate documents as valid");
             histogram.auto(true);
@@ -156,7 +157,7 @@ pub(super) fn keep_told(manifest: &mut Manifest, place: &mut Place<'_>) -> io::R
 }
 
 /// Bytes and value count of a histogram. A workload may write anything: only our own bounds and digits are
-/// taken, so that the decoder reserves 311 kB and no more, and the index need not say them for each.
+/// accepted, so that the decoder reserves 311 kB at most, and the index need not repeat them for each.
 fn decode_told(text: &str) -> Option<(Vec<u8>, u64)> {
     let bytes = STANDARD.decode(text).ok()?;
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));

@@ -1,8 +1,8 @@
-//! The run folder: what was observed, on disk, from the first second and whatever happens.
+//! The run folder: the observations on disk, from the first second on.
 //!
-//! Yields a folder that is readable at every instant: Arrow streams and a manifest while the run is on,
-//! Parquet and histograms once closed, and readers of both. While it runs nothing fails its caller:
-//! [`RunFolder::health`] tells errors and lost rows. Times and explanations come from its caller.
+//! Yields a folder that is readable at every instant: Arrow streams and a manifest during the run, Parquet
+//! and histograms once closed, and readers of both. During the run no call fails: [`RunFolder::health`]
+//! reports errors and lost rows. The caller supplies times and explanations.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]
@@ -93,7 +93,7 @@ pub fn columns() -> Vec<ColumnHelp> {
     phases.chain(SAMPLES.help()).chain(MARKS.help()).chain(WAITS.help()).collect()
 }
 
-/// What could not be written, so far.
+/// Errors of writing, so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FolderHealth {
     /// The last error, for people; none if all went well.
@@ -123,12 +123,12 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Where it was made.
+    /// Path where it was created.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where it is now, if somebody has moved it.
+    /// Current path, if the folder was moved.
     pub fn current_path(&self) -> PathBuf {
         self.directory.current_path().unwrap_or_else(|| self.path.clone())
     }
@@ -138,15 +138,16 @@ impl RunFolder {
         self.owner.as_ref()
     }
 
-    /// It, for files that others keep in it.
+    /// The directory, for other files that belong in it.
     pub fn directory(&self) -> Directory {
         self.directory.clone()
     }
 
-    /// Its requests in the order of their ends, as this process wrote them, whatever became of the file.
+    /// The requests in the order of their ends, as this process wrote them, even if the file was renamed or
+    /// removed.
     ///
     /// # Errors
-    /// There are no descriptors left.
+    /// No file descriptor is free.
     pub fn requests(&self) -> Result<Requests> {
         Ok(Requests::of(self.rows(&self.phases)?))
     }
@@ -244,7 +245,7 @@ impl RunFolder {
         self.note(written);
     }
 
-    /// What could not be written, so far.
+    /// Errors of writing, so far.
     pub fn health(&self) -> FolderHealth {
         FolderHealth {
             last_error: self.last_error.clone(),
@@ -268,7 +269,7 @@ impl RunFolder {
     ) -> Result<Closed> {
         let mut errors: Vec<Error> = self.close_streams().into_iter().filter_map(Result::err).collect();
         self.directory.open_up();
-        // Held beside the rest, which is changed meanwhile.
+        // A clone, since the rest changes during the loop.
         let directory = self.directory.clone();
         let mut place = Place::new(&directory);
         errors.extend(self.close_phases(&mut place, explain, progress));
@@ -278,7 +279,7 @@ impl RunFolder {
         plain(close::convert(&directory, &self.path, &mut self.marks, &mut Ok));
         plain(close::convert(&directory, &self.path, &mut self.waits, &mut Ok));
 
-        // What could not be closed may be lost.
+        // Tables that could not be closed may have lost rows.
         (self.manifest.rows, self.manifest.rows_lost) = (self.row_counts(), self.rows_lost());
         finish(&mut self.manifest);
         let kept = histograms::keep_told(&mut self.manifest, &mut place);
@@ -356,7 +357,7 @@ impl RunFolder {
         }
     }
 
-    /// What the workload says of itself may make a manifest that nobody could read: too large, or too deep.
+    /// A workload's description of itself may make the manifest unreadable: too large, or too deep.
     fn leave_out_workload(&mut self) -> Result<Option<Error>> {
         if self.manifest.workload.is_none() {
             return Ok(None);

@@ -1,9 +1,9 @@
-//! Limits of what is read from an untrusted run folder, each with its reason.
+//! Limits on what is read from an untrusted run folder, each with its reason.
 //!
-//! All lie above what this program writes, or it writes no more: it stops at the limit of phases per request,
-//! and leaves out a workload's own words that would make a manifest too large. A limit that is reached is
-//! told with what was found; nothing is cut off silently. Together they stay below 300 MB, with
-//! [`crate::memory`] as the last of them.
+//! This program writes nothing beyond them: it stops at the limit of phases per request, and leaves out a
+//! workload's description that would make a manifest too large. Exceeding a limit is an error that names what
+//! was found; nothing is cut off silently. Together they stay below 300 MB, with [`crate::memory`] as the
+//! last limit.
 
 use std::{
     fmt,
@@ -15,7 +15,7 @@ use crate::untrusted::Untrusted;
 /// A bound of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What is bounded, with its unit.
+    /// The limited quantity, with its unit.
     pub what: &'static str,
     /// The most of it that is taken.
     pub most: u64,
@@ -37,7 +37,7 @@ pub(crate) const COLUMNS: Limit = limit("columns", 1_000);
 pub(crate) const ROW_GROUPS: Limit = limit("row groups", 20_000);
 /// 0.7 KB of memory each: 140,000,000 phases.
 pub(crate) const CHUNKS: Limit = limit("columns of all row groups", 100_000);
-/// What a footer lists of each part of a column: encodings, statistics, names.
+/// Entries of a footer for each part of a column: encodings, statistics, names.
 pub(crate) const FOOTER_ENTRIES: Limit = limit("entries of a footer", 1_000_000);
 /// Written ones end at 1 MiB or 20,000 rows, whichever comes first.
 pub(crate) const PAGE_BYTES: Limit = limit("bytes of a page, unpacked", 8 << 20);
@@ -56,7 +56,7 @@ pub(crate) const MESSAGE_BYTES: Limit = limit("bytes of a message", 32 << 20);
 pub(crate) const BATCH_BYTES: Limit = limit("bytes of a batch, unpacked", 96 << 20);
 /// A column of flags takes an eighth of a byte for each.
 pub(crate) const BATCH_ROWS: Limit = limit("rows of a batch", 1_000_000);
-/// All columns of ours have 20 KB.
+/// The headers of all our columns take 20 KB.
 pub(crate) const MESSAGE_HEADER_BYTES: Limit = limit("bytes of a message's header", 1 << 20);
 /// A row of a real table has a time and a number of its own, 10 bytes and more in a closed file. Beside this
 /// many rows a file has at most one for each of its bytes: an export writes 500 bytes for a row.
@@ -65,18 +65,18 @@ pub(crate) const FREE_ROWS: Limit = limit("rows of a table of that size", 200_00
 pub(crate) const PHASES: Limit = limit("phases of a request", crate::phase::MOST_PHASES_PER_REQUEST as u64);
 /// 8 bytes each, in all runs together, and as much again while they are sorted.
 pub const REQUESTS_COMPARED: Limit = limit("requests in all runs together", 8_000_000);
-/// Entries of directories in all, with what else lies there: files of a build, for instance.
+/// Entries of directories in all, including unrelated ones: files of a build, for example.
 pub const ENTRIES: Limit = limit("files and directories to look into", 500_000);
 /// A lab's 20 platforms with 250 runs of each.
 pub const FOLDERS: Limit = limit("run folders", 5_000);
-/// All histograms that the agent writes have at most 156 kB.
+/// Histograms of the agent take at most 156 kB.
 pub(crate) const HISTOGRAM_BYTES: Limit = limit("bytes of a histogram", 1 << 20);
 /// A page that a browser opens. 20 runs with their slowest requests have 2 MB.
 pub const REPORT_BYTES: Limit = limit("bytes of a report", 32 << 20);
 
 /// A table of 20,000,000 phases is read in a minute.
 const TIME: Duration = Duration::from_mins(10);
-/// As much again for each so many bytes that lie on the disk.
+/// For each such number of bytes on the disk the time limit grows by [`TIME`] once more.
 const TIME_PER_BYTES: u64 = 1 << 30;
 
 impl Limit {
@@ -86,7 +86,7 @@ impl Limit {
     }
 }
 
-/// Why a file is not read on.
+/// Why reading a file was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The file makes no sense.
@@ -121,8 +121,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// When the reading of a table is given up: counted from when its folder was opened, as verbs read some
-/// tables again and again.
+/// When to stop reading a table: counted from opening its folder, since some commands read a table several
+/// times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     begun: Instant,
@@ -130,7 +130,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// For a file that takes so much of its disk; what only seems to be there takes nothing.
+    /// Deadline for a file that takes this much of its disk; holes count as nothing.
     pub(super) fn of(disk_bytes: u64) -> Self {
         let parts = u32::try_from(disk_bytes / TIME_PER_BYTES).unwrap_or(u32::MAX);
         Self { begun: Instant::now(), limit: TIME.saturating_mul(parts.saturating_add(1)) }
@@ -147,7 +147,7 @@ impl Deadline {
         Self { begun: Instant::now(), limit: Duration::ZERO }
     }
 
-    /// No deadline, for files that this process wrote: they have to be read, however slow the disk is.
+    /// No deadline, for files that this process wrote: they must be read, however slow the disk is.
     pub(super) fn never() -> Self {
         Self { begun: Instant::now(), limit: Duration::MAX }
     }

@@ -33,7 +33,7 @@ pub struct Manifest {
     pub state: State,
     /// 16 random bytes, hexadecimal.
     pub run_id: String,
-    /// What the user called the run.
+    /// Name of the run, as the user gave it.
     pub name: String,
     /// The command observed, with its arguments; empty if it was attached to.
     pub command: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Manifest {
     pub end: String,
     /// The two clocks side by side: at the start, every minute, at the end.
     pub clocks: Vec<ClockPair>,
-    /// When the guest was seen to have been restored from a snapshot or moved; the first 256 times.
+    /// Detected restorations or moves of the guest; the first 256.
     pub restored: Vec<RestoredRecord>,
     /// /proc/sys/kernel/random/boot_id: monotonic times of two runs compare only within one boot.
     pub boot_id: String,
@@ -51,17 +51,19 @@ pub struct Manifest {
     pub scenario: String,
     /// The platform alone.
     pub platform: String,
-    /// The hypervisor, `QEMU on TCG`; empty on bare metal, where nothing tells, and in older folders.
+    /// The hypervisor, such as `QEMU on TCG`; empty on bare metal, where it is unknown, and in older folders.
     pub hypervisor: String,
-    /// The container's runtime, `docker`; empty outside of any, where nothing tells, and in older folders.
+    /// The container runtime, such as `docker`; empty outside of containers, where it is unknown, and in
+    /// older folders.
     pub container_runtime: String,
     /// Container-host core ratio: CPUs usable at a time over CPUs seen. None outside of containers.
     pub host_core_ratio: Option<f64>,
-    /// How much could be seen.
+    /// Fidelity of the observation.
     pub fidelity: String,
     /// Kernel release.
     pub kernel: String,
-    /// What the kernel's numbers mean: `x86_64` or `aarch64`. Empty in folders from before this was kept.
+    /// Architecture, which gives the kernel's numbers their meaning: `x86_64` or `aarch64`. Empty in folders
+    /// from before this was kept.
     pub arch: String,
     /// CPU model.
     pub cpu_model: String,
@@ -77,17 +79,17 @@ pub struct Manifest {
     pub child: Option<Child>,
     /// Graphics processors, and what they were seen to do.
     pub gpu: GpuRecord,
-    /// What the workload says about itself, as it wrote it.
+    /// The workload's description of itself, as it wrote it.
     pub workload: Option<serde_json::Map<String, serde_json::Value>>,
     /// Versions of the writer.
     pub versions: Versions,
-    /// What the agent says about itself.
+    /// The agent's health.
     pub health: HealthRecord,
     /// Rows in each table.
     pub rows: RowCounts,
     /// Rows that could not be written.
     pub rows_lost: RowCounts,
-    /// What is in `histograms/`.
+    /// Index of `histograms/`.
     pub histograms: Histograms,
 }
 
@@ -134,7 +136,7 @@ pub struct Limits {
 pub struct Child {
     /// User that it ran as.
     pub uid: u32,
-    /// How it ended; none while it runs.
+    /// How the program ended; none while it runs.
     pub exit: Option<Exit>,
 }
 
@@ -142,14 +144,14 @@ pub struct Child {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// With this code.
+    /// It exited with this code.
     Code(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Signal(i32),
 }
 
 impl Exit {
-    /// With 0.
+    /// Whether it exited with code 0.
     pub const fn is_success(self) -> bool {
         matches!(self, Exit::Code(0))
     }
@@ -196,18 +198,18 @@ pub struct RowCounts {
 pub struct HealthRecord {
     /// Hook by hook.
     pub hooks: Vec<HookRecord>,
-    /// What did not arrive or could not be paired, by name, also where it is zero.
+    /// Counts of what was lost or could not be paired, by name, zeros included.
     pub losses: BTreeMap<String, u64>,
     /// The agent's own cost.
     pub cost: CostRecord,
     /// The export.
     pub export: ExportRecord,
-    /// Why rows are missing in the folder, for people.
+    /// Why rows are missing from the folder, for people.
     pub folder_error: Option<String>,
     /// Connections to the agent's socket from processes that are not observed, or that said nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_let_in: Option<u64>,
-    /// Where phases could come from, and what came.
+    /// Sources of phases, and what they yielded.
     pub sources: Vec<SourceRecord>,
 }
 
@@ -215,13 +217,13 @@ pub struct HealthRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookRecord {
-    /// As in KERNELS.md.
+    /// Name, as in KERNELS.md.
     pub hook: String,
     /// ok, unsupported, broken or off.
     pub outcome: String,
-    /// What it is for, or what is missing without it.
+    /// Purpose of the hook, or what is missing without it.
     pub consequence: String,
-    /// What to do about it, if anything.
+    /// How to enable it, if possible.
     pub remedy: Option<String>,
 }
 
@@ -235,7 +237,7 @@ pub struct CostRecord {
     pub wall_ns: u64,
     /// Largest resident set, bytes.
     pub rss_peak_bytes: u64,
-    /// From start to all probes in place, ns.
+    /// Time from start to all probes attached, ns.
     pub attach_ns: u64,
     /// CPU time inside the BPF programs, ns, where the kernel counts it.
     pub bpf_ns: Option<u64>,
@@ -245,7 +247,7 @@ pub struct CostRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExportRecord {
-    /// Where to, without credentials; none if no export was asked for.
+    /// Endpoint, without credentials; none if there was no export.
     pub endpoint: Option<String>,
     /// Spans that the collector took.
     pub spans_sent: u64,

@@ -1,6 +1,7 @@
-//! Names of folders and files from words of outside: programs, users and scenarios may hold anything.
+//! Names of folders and files from untrusted words: names of programs, users and scenarios may contain
+//! anything.
 //!
-//! Yields names of `[A-Za-z0-9._-]` that are never empty, hidden or dots only. Makes nothing on disk.
+//! Yields names of `[A-Za-z0-9._-]` that are never empty, hidden or dots only.
 
 use chrono::{DateTime, Utc};
 

@@ -1,6 +1,7 @@
-//! Opens what lies in a run folder, and nothing else that has such a name.
+//! Opens the directories and regular files of a run folder, and nothing else.
 //!
-//! A folder may come from elsewhere: a FIFO blocks, a device never ends, a link leads out. Nothing waits.
+//! A folder may come from an untrusted source: a FIFO blocks, a device never ends, a link leads out of it. No
+//! call here blocks.
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,7 +22,7 @@ use nix::{
     unistd::{Whence, lseek},
 };
 
-/// A directory that is kept open: whatever is renamed meanwhile, all files come from the same one.
+/// A directory held open: even if it is renamed, all files come from the same one.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     descriptor: Arc<OwnedFd>,
@@ -37,12 +38,12 @@ impl Place {
         Ok(Self { descriptor: Arc::new(file.into()), path: path.to_owned(), opened: Instant::now() })
     }
 
-    /// When it was opened: reading all that is in it has one limit.
+    /// When it was opened: reading all of its files shares one time limit.
     pub(super) fn opened(&self) -> Instant {
         self.opened
     }
 
-    /// Its path, as it was named.
+    /// Path, as it was given.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -59,7 +60,7 @@ impl Place {
         Ok(Self { descriptor: Arc::new(descriptor), path: self.join(name), opened: self.opened })
     }
 
-    /// A regular file in it, for reading. Nothing else is opened: opening alone may have effects on a device.
+    /// Opens a regular file in it for reading, and nothing else: opening a device may have effects.
     pub(super) fn file(&self, name: &str) -> io::Result<File> {
         let found = fstatat(&*self.descriptor, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let kind = SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits());
@@ -83,12 +84,12 @@ impl Place {
     }
 }
 
-/// How much of its disk a file takes; a hole takes nothing.
+/// Bytes on the disk; a hole takes none.
 pub(super) fn disk_bytes(file: &File) -> u64 {
     file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512).min(metadata.len()))
 }
 
-/// How many bytes of a file are no hole. Not by its blocks: some file systems say none, or say them later.
+/// Bytes of a file outside of holes. Not from its block count: some file systems report none, or late.
 pub(super) fn held_bytes(file: &File) -> u64 {
     /// Pieces that are looked at: a hostile file may be nothing but holes between them.
     const MOST_PIECES: u32 = 10_000;
@@ -110,7 +111,7 @@ pub(super) fn held_bytes(file: &File) -> u64 {
             break;
         }
     }
-    // Where reading begins.
+    // Restores the start position for reading.
     let _ = seek(0, Whence::SeekSet);
     held
 }

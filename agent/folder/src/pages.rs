@@ -1,6 +1,7 @@
-//! Looks at all pages of a closed table before the library unpacks one: it reserves what their headers claim.
+//! Checks all pages of a closed table before the library unpacks one: the library reserves the memory that
+//! their headers claim.
 //!
-//! Yields what is wrong, if anything. Words are checked one by one, since a dictionary repeats them.
+//! Yields what is wrong, if anything. Dictionary words are checked one by one, since rows repeat them.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -14,7 +15,7 @@ use super::{
     thrift::{self, Listener, SHORT},
 };
 
-/// What is read of a header at first; ours take some 30 bytes, and up to 100 with statistics.
+/// Bytes read for a header at first; ours take some 30 bytes, and up to 100 with statistics.
 const HEADER_BYTES: u64 = 256;
 /// And at most: statistics may have words of a table.
 const LONGEST_HEADER_BYTES: u64 = 64 << 10;
@@ -61,14 +62,14 @@ struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// Where it lies has been checked.
+    /// Its position has been checked by the caller.
     fn new(file: &'a File, chunk: &ColumnChunkMetaData, rows: u64) -> Self {
         let (at, length) = chunk.byte_range();
         let (kind, compression) = (chunk.column_type(), chunk.compression());
         Self { file, kind, compression, at, end: at.saturating_add(length), rows }
     }
 
-    /// How much memory its pages take at once: the largest one, and the dictionary.
+    /// Memory that its pages take at once: the largest one, and the dictionary.
     fn check(mut self, deadline: &Deadline) -> Result<u64, Fault> {
         let (mut values, mut largest, mut dictionary, mut pages) = (0, 0, 0, 0);
         while values < self.rows {
@@ -196,7 +197,7 @@ enum Kind {
     Dictionary,
 }
 
-/// What matters of a page's header.
+/// The needed fields of a page's header.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     kind: Kind,
@@ -216,7 +217,7 @@ struct Raw {
     parts: [Option<(i64, i64)>; 3],
 }
 
-/// Why a header is none.
+/// Why a header is invalid.
 struct Why(&'static str);
 
 impl From<&'static str> for Why {

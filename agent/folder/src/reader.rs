@@ -1,7 +1,7 @@
-//! Reads a run folder back, in either form: closed, running, or left behind by a crash.
+//! Reads a run folder, in either form: closed, running, or left behind by a crash.
 //!
-//! Yields the manifest and iterators over requests, phases, threads, samples and marks, in bounded memory. It
-//! changes nothing on disk and keeps nothing between calls.
+//! Yields the manifest and iterators over requests, phases, threads, samples and marks, in bounded memory.
+//! Nothing on disk is changed, and nothing is kept between calls.
 
 use std::{
     io::{self, Read},
@@ -65,7 +65,7 @@ impl Folder {
         Ok(Self { place, manifest, left_out: Arc::default() })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         self.place.path()
     }
@@ -164,7 +164,7 @@ fn check(text: &[u8]) -> std::result::Result<(), Fault> {
     MANIFEST_VALUES.check(values.count() as u64)
 }
 
-/// What is shown again and again is a word and not a book.
+/// Checks words that are printed repeatedly: they must be short.
 fn check_words(manifest: &Manifest) -> std::result::Result<(), Fault> {
     let Manifest { name, scenario, platform, fidelity, kernel, cpu_model, hypervisor, run_id, .. } = manifest;
     let words = [name, scenario, platform, fidelity, kernel, cpu_model, hypervisor, run_id];
@@ -195,7 +195,7 @@ pub struct Requests {
     /// Phases that the next one gets room for.
     usual: usize,
     left_out: PhasesLeftOut,
-    /// Where the folder hears of it.
+    /// Where the reader reports phases that it left out.
     told: Arc<Mutex<PhasesLeftOut>>,
 }
 
@@ -230,7 +230,7 @@ impl Requests {
         (self.left_out.phases > 0).then_some(self.left_out)
     }
 
-    /// What could not be used at the end of a stream; see [`Rows::torn_end`].
+    /// The unusable end of a stream; see [`Rows::torn_end`].
     pub fn torn_end(&self) -> Option<&TornEnd> {
         self.rows.torn_end()
     }

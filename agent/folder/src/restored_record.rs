@@ -1,4 +1,4 @@
-//! What the manifest keeps of a restoration of the guest.
+//! The manifest's record of a restoration of the guest.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::phase::Restored;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RestoredRecord {
-    /// What told: `vmgenid` or `vmclock`.
+    /// The source that reported it: `vmgenid` or `vmclock`.
     pub source: String,
     /// CLOCK_MONOTONIC when the agent noticed it, after the fact, ns.
     pub noticed_ns: u64,

@@ -22,14 +22,14 @@ use parquet::{
 
 /// Largest group that is kept whole, in bytes: ours have 131,072 rows of some 35 bytes.
 const MOST_BYTES: u64 = 16 << 20;
-/// What is read where a page's header begins and its length is not known; ours take some 30 bytes.
+/// Bytes read for a page's header, whose length is unknown; ours take some 30 bytes.
 const HEADER_BYTES: u64 = 64 << 10;
 
 /// The file of a table.
 pub(super) struct RowGroups {
     file: File,
     file_bytes: u64,
-    /// Where the groups lie that can be kept, in their order.
+    /// Positions of the groups that are small enough to keep, in order.
     ranges: Vec<Range<u64>>,
     /// The last one that was read, and where it begins.
     kept: Mutex<(u64, Bytes)>,
@@ -40,12 +40,12 @@ impl RowGroups {
     pub(super) fn new(file: File, file_bytes: u64, metadata: &ParquetMetaData) -> Self {
         let mut ranges: Vec<_> = metadata.row_groups().iter().filter_map(range).collect();
         ranges.sort_by_key(|range| range.start);
-        // Two groups that overlap, in a damaged file, would be read in turns, again and again.
+        // In a damaged file two groups may overlap, and would be read alternately, again and again.
         ranges.dedup_by(|next, kept| next.start < kept.end);
         Self { file, file_bytes, ranges, kept: Mutex::new((0, Bytes::new())) }
     }
 
-    /// At least so many bytes from `start`; up to the group's end if it is kept.
+    /// Returns at least `least_bytes` from `start`; up to the group's end if the group is kept.
     fn from(&self, start: u64, least_bytes: u64) -> Result<Bytes> {
         let end = start.checked_add(least_bytes).filter(|end| *end <= self.file_bytes);
         let end = end.ok_or_else(|| ParquetError::EOF(format!("{least_bytes} bytes from {start}")))?;
@@ -95,7 +95,7 @@ impl ChunkReader for RowGroups {
     }
 }
 
-/// Where the columns of a group lie; none if that is more than is kept.
+/// Position of a group's columns; none if it is too large to keep.
 fn range(group: &RowGroupMetaData) -> Option<Range<u64>> {
     let columns = group.columns().iter().map(ColumnChunkMetaData::byte_range);
     let (start, end) = columns.fold((u64::MAX, 0), |(start, end), (begin, length)| {

@@ -1,7 +1,7 @@
 //! Rows of a table from either form of its file: Parquet once closed, else an Arrow stream.
 //!
-//! Yields typed rows in bounded memory, a batch at a time. A torn end of a stream ends the rows and is told
-//! apart from damage, which is an error. Writes nothing.
+//! Yields typed rows in bounded memory, a batch at a time. A torn end of a stream ends the rows; damage
+//! elsewhere is an error.
 
 use std::{
     collections::VecDeque,
@@ -33,7 +33,7 @@ pub struct Rows<R: 'static> {
     /// Columns that are not read, in the order of the table's.
     left_out: Vec<bool>,
     words: Words,
-    /// What is still to be decoded of a batch of a stream, which may be a large one.
+    /// The part of a stream's batch that is still to be decoded; a batch may be large.
     batch: Option<(RecordBatch, Range<usize>)>,
     /// Decoded rows of the last batch still to be given. The room is reused: rows of phases are large.
     decoded: VecDeque<R>,
@@ -60,7 +60,7 @@ impl<R> Rows<R> {
     ) -> Result<Self> {
         let mut left_out: Vec<bool> = table.columns.iter().map(is_unwanted).collect();
         let mut is_left_out = |name: &str, empty: Option<Empty>| {
-            // What this program does not know it does not read, but it must hear of times that it lacks.
+            // Unknown columns are skipped, except those with times: a reader must not miss time.
             let Some(index) = table.columns.iter().position(|column| column.name == name) else {
                 return !is_account(name);
             };
@@ -100,7 +100,7 @@ impl<R> Rows<R> {
         Self { table, path, source, left_out, words, batch: None, decoded, given: 0 }
     }
 
-    /// What could not be used at the end of a stream; none before the rows are over, or if all was whole.
+    /// The unusable end of a stream; none before the last row, or if the stream is complete.
     pub fn torn_end(&self) -> Option<&TornEnd> {
         match &self.source {
             Source::Over(torn) => torn.as_ref(),

@@ -1,4 +1,4 @@
-//! What the manifest keeps of a source of phases.
+//! The manifest's record of a source of phases.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,9 @@ use crate::sources::Report;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceRecord {
-    /// As in the column `source` of `phases`.
+    /// Name, as in the column `source` of `phases`.
     pub source: String,
-    /// Why it was off; none if it was on.
+    /// Why the source was off; none if it was on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off: Option<String>,
     /// Requests that it made.
@@ -20,10 +20,10 @@ pub struct SourceRecord {
     /// Details on threads that were inside nothing: no phases.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// What it found.
+    /// What the source found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<String>,
-    /// What it could not do, and why.
+    /// What the source could not do, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<String>,
 }

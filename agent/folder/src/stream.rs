@@ -1,8 +1,8 @@
-//! Tables while the run is on: rows appended to a file as Arrow IPC stream, each batch complete in itself.
+//! Tables during the run: rows appended to a file as an Arrow IPC stream, each batch complete in itself.
 //!
-//! Yields, whatever fails, a file whose readable part is exactly the rows counted as written: a failed write
-//! is cut off again before the next one. It never waits for the disk (no fsync): a crash of the agent loses
-//! nothing that was flushed, a power cut the seconds that the kernel had not written yet.
+//! Whatever fails, the readable part of the file is exactly the rows counted as written: a failed write is
+//! cut off before the next one. It never waits for the disk (no fsync): a crash of the agent loses nothing
+//! that was flushed; a power failure loses the seconds that the kernel had not written yet.
 
 use std::{
     fs::File,
@@ -38,15 +38,15 @@ const MOST_WAITING_ROWS: usize = 16_384;
 /// Extension of the form that is being written.
 pub(super) const EXTENSION: &str = "arrows";
 
-/// What a stream is written to.
+/// Where a stream is written to.
 pub(super) trait Storage {
     /// Writes all of `bytes` at `offset`, or some of them and an error.
     fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Whether so many bytes may be written: some room is kept for others, and for the folder's last form.
-    /// What a program marks must not take what a file system keeps for root, nor all that its users share.
+    /// Checks whether `bytes` more may be written: some room is kept for other users, and for the closed
+    /// folder. A program's marks must use up neither the blocks reserved for root nor all free space.
     ///
     /// # Errors
-    /// They may not, or nobody can tell.
+    /// They may not, or the free space is unknown.
     fn has_room(&self, bytes: u64) -> io::Result<()>;
     /// Cuts the file.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
@@ -98,13 +98,13 @@ impl<R> Stream<R> {
         Self::new(storage, table)
     }
 
-    /// What was written so far, read by its own descriptor: a renamed file, or bytes that others added, do
-    /// not matter.
+    /// The rows written so far, read through the writer's descriptor: renaming the file, or bytes appended by
+    /// others, have no effect.
     pub(super) fn part(&self) -> io::Result<Part> {
         Ok(Part::new(self.storage.try_clone()?, 0, self.whole_bytes))
     }
 
-    /// Removes the file, which nobody needs any more; what else has its name by now stays.
+    /// Removes the file, which is no longer needed; another file that has its name by now stays.
     pub(super) fn remove(&self, directory: &Directory) -> io::Result<()> {
         directory.remove_ours(&file_name(self.table), &self.storage)
     }

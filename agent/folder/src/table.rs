@@ -1,6 +1,6 @@
-//! Rows to columns and back, driven by a table of columns: the one place that knows Arrow's arrays.
+//! Converts rows to columns and back, driven by a table of columns: the only module that uses Arrow's arrays.
 //!
-//! Yields record batches from rows and rows from record batches. Knows no files, and no column by name.
+//! Yields record batches from rows and rows from record batches. Independent of files and of single columns.
 
 use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
@@ -37,10 +37,10 @@ pub(super) type Get<R, T> = Box<dyn Fn(&R) -> T + Send + Sync>;
 pub(super) type Borrow<R, T> = Box<dyn Fn(&R) -> Option<&T> + Send + Sync>;
 /// Puts a value into a row.
 pub(super) type Set<R, T> = Box<dyn Fn(&mut R, T) + Send + Sync>;
-/// Puts a value into a row, or says `false`: it makes no sense there.
+/// Puts a value into a row, or returns `false` if the value is invalid there.
 pub(super) type Check<R, T> = Box<dyn Fn(&mut R, &T) -> bool + Send + Sync>;
 
-/// How a value leaves its row and comes back.
+/// How a value is taken from a row and put back.
 pub(super) enum Access<R> {
     Integer {
         width: Width,
@@ -72,7 +72,7 @@ pub(super) enum Access<R> {
 /// One column.
 pub(super) struct Column<R> {
     pub(super) name: Cow<'static, str>,
-    /// One line for people.
+    /// Description, one line.
     pub(super) help: &'static str,
     pub(super) access: Access<R>,
     /// Known only when the run is over: not in the stream.
@@ -97,20 +97,20 @@ pub struct ColumnHelp {
     pub table: &'static str,
     /// Name of the column.
     pub name: String,
-    /// Its Arrow type; a dictionary of words is `Utf8`.
+    /// Arrow type; a dictionary of words is `Utf8`.
     pub data_type: String,
     /// Some rows may lack it.
     pub nullable: bool,
-    /// One line.
+    /// Description, one line.
     pub help: &'static str,
 }
 
-/// Why columns do not become rows.
+/// Why columns cannot be converted to rows.
 #[derive(Debug)]
 pub(super) enum Mismatch {
     /// A column that this program must not leave out.
     Unknown(String),
-    /// What makes no sense, in words.
+    /// An invalid value, described.
     Senseless(String),
 }
 
@@ -157,7 +157,7 @@ impl<R> Column<R> {
         Field::new(self.name.as_ref(), self.data_type(), self.is_nullable())
     }
 
-    /// A blank row already has what stands in a column of nothing else.
+    /// Whether a blank row already has the content of an empty column.
     pub(super) fn is_blank(&self, empty: Empty) -> bool {
         match empty {
             Empty::Zeros => matches!(self.access, Access::Integer { .. } | Access::Flag { .. }),
@@ -248,7 +248,7 @@ pub(super) fn is_account(column: &str) -> bool {
     column.starts_with("time_") && column.ends_with("_ns")
 }
 
-/// All numbers are 0, all flags unset.
+/// Whether all numbers are 0 and all flags unset.
 fn is_blank(array: &ArrayRef) -> bool {
     if let Some(flags) = array.as_boolean_opt() {
         return flags.true_count() == 0;
@@ -292,7 +292,7 @@ impl<R> Table<R> {
         RecordBatch::try_new(Arc::clone(schema), columns.map(|column| column.encode(rows)).collect())
     }
 
-    /// A stream has its columns exactly as they are written: nobody but this program writes any.
+    /// Checks that a stream has exactly the columns as they are written: only this program writes streams.
     pub(super) fn check_types(&self, schema: &Schema) -> Result<(), Mismatch> {
         let is_other = |column: &&Column<R>| {
             schema.field_with_name(&column.name).is_ok_and(|field| *field.data_type() != column.data_type())

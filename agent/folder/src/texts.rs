@@ -1,6 +1,6 @@
 //! Words and identifiers of rows: dictionaries that share them, bytes as hexadecimal text.
 //!
-//! Takes words up to a length and digits alone; knows no column.
+//! Words have a maximum length; hexadecimal text may contain digits only.
 
 use std::{collections::HashSet, sync::Arc};
 

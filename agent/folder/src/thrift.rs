@@ -1,14 +1,15 @@
-//! Walks through what Thrift's compact protocol wrote, without a word of memory for what it claims.
+//! Parses Thrift's compact protocol without reserving memory for claimed sizes.
 //!
-//! Yields numbers and list lengths with their field numbers. A Parquet file describes itself this way, and
-//! its library reserves what a list claims to hold.
+//! Yields numbers and list lengths with their field numbers. The metadata of a Parquet file has this form,
+//! and the Parquet library reserves what a list claims to hold.
 
 /// Structures within each other; a footer of Parquet has six.
 const DEEPEST: usize = 16;
 
-/// What is told of a structure. Paths are the numbers of fields from the outermost one on; lists add none.
+/// Callbacks for the parts of a structure. Paths are the field numbers from the outermost structure on; lists
+/// add none.
 pub(super) trait Listener {
-    /// Why it is not read on.
+    /// Why parsing stops.
     type Error: From<&'static str>;
     /// A list of so many begins.
     fn list(&mut self, path: &[i16], length: u64) -> Result<(), Self::Error>;
@@ -23,7 +24,7 @@ pub(super) fn walk<L: Listener>(bytes: &[u8], listener: &mut L) -> Result<usize,
     Ok(walk.at)
 }
 
-/// What is told of bytes that end too early.
+/// Message for bytes that end too early.
 pub(super) const SHORT: &str = "it ends inside a structure";
 
 struct Walk<'a, L> {

@@ -107,7 +107,7 @@ fn by_name(word: &str) -> Option<Account> {
     Account::ALL.into_iter().find(|account| account.name() == word)
 }
 
-/// What explains a wait for another thread; its columns are there together or not at all.
+/// The explanation of a wait for another thread; its columns are set together or not at all.
 fn blame() -> impl Iterator<Item = Column<Wait>> {
     const NOBODY: Blame = Blame { tid: 0, account: Account::Runq, ns: 0, depth: 0 };
     fn of(row: &mut Wait) -> &mut Blame {
@@ -142,7 +142,7 @@ fn blame() -> impl Iterator<Item = Column<Wait>> {
     .into_iter()
 }
 
-/// What it waited for at a block device; its columns are there together or not at all.
+/// The I/O that the thread waited for; its columns are set together or not at all.
 fn io() -> impl Iterator<Item = Column<Wait>> {
     fn of(row: &mut Wait) -> &mut WaitedIo {
         let nothing = || WaitedIo { device: NO_WORD.clone(), name: NO_WORD.clone(), is_write: false };

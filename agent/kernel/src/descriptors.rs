@@ -1,8 +1,7 @@
-//! How many files this process may have open at once, and that enough of them stay free for what must be
-//! opened later.
+//! The limit on open files of this process, and a reserve for files that must be opened later.
 //!
-//! The usual limit, 1,024, is there for programs that call select(2), which the agent does not; a program
-//! that it starts may, and gets the limit back that this process had.
+//! The usual limit, 1,024, exists for programs that call select(2). The agent does not; a program that it
+//! starts may, and so gets back the limit that this process had.
 
 use std::{
     io,
@@ -15,8 +14,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{kernel::permission, loader::LoadError};
 
-/// Two for each sampled thread, of which there are 4,096 at most unless somebody asks for more, and some for
-/// each map, hook and CPU.
+/// Two for each sampled thread, of which there are 4,096 at most by default, and some for each map, hook and
+/// CPU.
 const WANTED: u64 = 16_384;
 /// Descriptors kept free from what a program can make grow, for what every run needs: the folder and its last
 /// form (some 20), the export (8), /proc, connecting programs, a clock and a pulse of each CPU that comes
@@ -28,7 +27,7 @@ const KERNEL_SIDE: u64 = 110;
 const EACH_CPU: u64 = 4;
 /// Without a kernel side: the folder, the export, programs a few at a time.
 const ALONE: u64 = 56;
-/// Programs connected to the agent at once, where nothing else needs the room.
+/// Programs connected to the agent at the same time, if nothing else needs the descriptors.
 const PLACES: u64 = 64;
 const FEW_PLACES: u64 = 8;
 
@@ -46,7 +45,7 @@ pub struct TooFew {
     needed: u64,
 }
 
-/// What to do about it.
+/// The next action.
 pub const HINT: &str = "raise the hard limit: `ulimit -n NUMBER` as root, `LimitNOFILE=NUMBER` in a unit of systemd's, `--ulimit nofile=NUMBER` \
      of a container";
 
@@ -90,8 +89,8 @@ fn check_for(needed: u64) -> Result<(), TooFew> {
     if left() >= needed { Ok(()) } else { Err(TooFew { allowed, needed: needed + allowed - left() }) }
 }
 
-/// How many more files can be opened. Linux 6.2 and later tell how many are open; before, the lowest free
-/// number stands for that, which is right if no lower one was closed.
+/// Number of files that can still be opened. Linux 6.2 and later report how many are open; before, the lowest
+/// free descriptor stands for that number, which is right if no lower one was closed.
 pub(crate) fn left() -> u64 {
     let Ok((allowed, _)) = getrlimit(Resource::RLIMIT_NOFILE) else { return u64::MAX };
     let Ok(lowest) = lowest() else { return 0 };
@@ -111,7 +110,7 @@ fn lowest() -> io::Result<OwnedFd> {
     if opened < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }
 
@@ -120,7 +119,7 @@ pub fn are_free() -> bool {
     left() > KEPT_FREE
 }
 
-/// How many programs may be connected to the agent at once: each takes a descriptor.
+/// Maximum number of programs connected to the agent at the same time: each takes a descriptor.
 pub fn places() -> usize {
     (left().saturating_sub(KEPT_FREE) / 2).clamp(FEW_PLACES, PLACES) as usize
 }
@@ -158,7 +157,7 @@ mod tests {
     fn what_is_open_is_not_left() {
         let before = left();
         let held: Vec<OwnedFd> = (0..40).map(|_| lowest().expect("descriptors are free")).collect();
-        // Other tests open and close files meanwhile.
+        // Other tests open and close files at the same time.
         assert!(left() <= before.saturating_sub(20), "{} of {before}", left());
         drop(held);
     }

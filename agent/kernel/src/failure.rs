@@ -1,4 +1,4 @@
-//! What is told of errors with sources: one line.
+//! Formats errors with their sources in one line.
 
 pub use guestscope_base::out::say;
 use guestscope_base::untrusted::plain;

@@ -1,5 +1,5 @@
-//! This kernel and guestscope's programs in it: what it is like and allows, hooks, loading and attaching,
-//! records from the rings, what to attach to, and what tells that the guest was restored.
+//! This kernel and guestscope's BPF programs: properties and permissions of the kernel, hooks, loading and
+//! attaching, records from the rings, targets to attach to, and detection of restorations of the guest.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]

@@ -1,6 +1,6 @@
 //! From the object to programs in the kernel: offsets into globals, maps, loading, attaching, verdicts.
 //!
-//! Everything goes away with this process: nothing is pinned. It reads no records.
+//! All of it is removed when this process ends: nothing is pinned. Records are read elsewhere.
 
 pub mod functions;
 mod hooks;
@@ -78,7 +78,7 @@ const PER_THREAD: [&str; 10] = [
     "FREE_PROCESSES",
 ];
 
-/// Why nothing can be observed here.
+/// Why nothing can be observed on this kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// This process may not load BPF programs.
@@ -128,7 +128,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     failure::chain(std::iter::successors(Some(error), |error| error.source()))
 }
 
-/// What to load.
+/// Options of loading.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is asked for by itself")]
 pub struct LoadOptions {
@@ -206,7 +206,7 @@ unsafe impl aya::Pod for PositionValue {}
 /// Programs in the kernel. Dropping it removes them.
 pub struct Loaded {
     ebpf: Ebpf,
-    /// How much is seen.
+    /// Fidelity of the observation.
     pub fidelity: Fidelity,
     /// The outcome of each hook.
     pub verdicts: Vec<Verdict>,
@@ -243,7 +243,7 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
     Ok(loaded)
 }
 
-/// Makes the maps and tells the object what it needs to know of this kernel.
+/// Creates the maps and sets the object's globals for this kernel.
 pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     if let Some(missing) = permission::missing_for_bpf() {
         return Err(LoadError::Permission(missing));
@@ -366,7 +366,7 @@ impl Loaded {
         Ok(program.fd().map_err(failed)?.as_fd())
     }
 
-    /// The probe could not be placed: its hook no longer counts as in place, and says why.
+    /// Marks the hook of the marker as failed, with the reason.
     pub fn marker_failed(&mut self, why: &str) {
         let of_markers = |verdict: &&mut Verdict| phase::HOOKS.iter().any(|hook| hook.id == verdict.hook);
         for verdict in self.verdicts.iter_mut().filter(of_markers) {

@@ -1,12 +1,12 @@
-//! From the rings to pairing: drains them, sorts records by their times, counts those that it cannot read.
+//! From the rings to pairing: drains them, sorts records by time, counts unreadable ones.
 //!
-//! Edges, lives of tasks and waits travel in rings of their own, so their order has to be restored. A
-//! thread's edges were handed over before its exit: draining events, then edges, means that a seen exit has
-//! all its edges seen. A fork was handed over before the child's first edge: draining events again after the
-//! edges finds it; exits of that second round wait for the next one. A wait may lie in phases of other
-//! threads, whose edges it does not know: waits from before the newest edge that was read go along with it,
-//! later ones wait for the edges that may come before them. Completed I/Os come by the ring of waits and are
-//! treated alike. It allocates one bounded batch and knows no phases.
+//! Edges, lives of tasks and waits use separate rings, so their order has to be restored. A thread's edges
+//! were submitted before its exit: draining events first, then edges, means that all edges of a seen exit are
+//! seen too. A fork was submitted before the child's first edge: draining events again after the edges finds
+//! it; exits of that second round wait for the next one. A wait may fall into phases of other threads: waits
+//! from before the newest edge that was read are passed on with it, later ones wait for the edges that may
+//! precede them. Completed I/Os use the ring of waits and are treated alike. It allocates one bounded batch.
+//! Phases are the pairing's task.
 
 use aya::maps::{MapData, RingBuf};
 use guestscope_contract::{EdgeRecord, Kind};
@@ -16,17 +16,17 @@ use crate::{
     record::{DecodeError, Record, decode},
 };
 
-/// Edges in one batch: 8,192 of 416 bytes are 3.4 MB, the largest piece of the agent's memory.
+/// Edges in one batch: 8,192 of 616 bytes are 5 MB, the largest piece of the agent's memory.
 const BATCH: usize = 8192;
 
-/// Long waits and I/Os in one batch: as many as the ring holds, 1 MiB of 64 bytes and more.
+/// Long waits and I/Os in one batch. The ring of 1 MiB holds some 8,700 waits or 18,700 I/Os.
 const WAITS: usize = 16_384;
 
 /// Most forks, execs and exits of one read: more than their ring holds. It may be filled as fast as it is
 /// read.
 const EVENTS: usize = 4096;
 
-/// Edges that the ring holds: when so many more have been read, all that were in it have been.
+/// Edges that the ring holds: once this many more have been read, all that were in it have been read.
 const RING: u64 = (4 << 20) / size_of::<EdgeRecord>() as u64;
 
 /// A queue of records, read one by one while others are added at its end.

@@ -1,8 +1,7 @@
-//! Sources of phases: a module for each, with the files it puts beside a program that is started, and its
-//! limits.
+//! Sources of phases: a module for each, with the files that it gives to a started program, and its limits.
 //!
-//! All sources yield edges, so that nothing downstream knows more of a phase than its source. A source knows
-//! the contract of edges, not their use. Its kernel side is attached elsewhere.
+//! All sources yield edges: nothing downstream depends on the source of a phase. A source uses the contract
+//! of edges only. The BPF programs of a source are attached elsewhere.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]
@@ -31,7 +30,7 @@ pub use guestscope_model::sources::{Kind, Report};
 
 pub use self::report::{possible, report};
 
-/// A file that a program loads, unpacked into a folder that nobody else can list.
+/// A file for the observed program to load, unpacked into a folder that other users cannot list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpacked {
     /// Path below that folder.
@@ -83,7 +82,7 @@ impl Default for Wishes {
     }
 }
 
-/// One source that was asked for.
+/// A source on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// Kind of the source.
@@ -154,7 +153,7 @@ impl Selected {
         self.on.iter().map(|source| source.kind())
     }
 
-    /// All files to be unpacked.
+    /// All files to unpack.
     ///
     /// # Errors
     /// The agent's binary is damaged.

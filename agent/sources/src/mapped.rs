@@ -1,7 +1,7 @@
 //! Files that running programs have mapped: the marker, and libraries that busy-wait.
 //!
-//! It takes a process's number and the marker's probe, and yields the problems, file by file. Nothing that
-//! the process says is believed.
+//! Takes a process ID and the marker's probe, and yields the problems, file by file. The process is
+//! untrusted.
 
 use std::{
     fs::{File, OpenOptions},
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Findings in a process.
 pub struct Looked {
-    /// Its code that busy-waits.
+    /// Busy-waiting code of the process.
     pub spin: SpinCode,
     /// Problems with its files.
     pub problems: Vec<Problem>,
@@ -43,8 +43,8 @@ pub struct Looked {
 pub struct Problem {
     /// Text for people.
     pub text: String,
-    /// Whether the agent lacks a permission or something else, which concerns every program. Otherwise it is
-    /// the process's own matter.
+    /// Whether the agent itself lacks a permission or resource, which concerns every program. Otherwise the
+    /// problem concerns this process only.
     pub is_ours: bool,
 }
 
@@ -184,14 +184,14 @@ fn name(path: &Path) -> Untrusted {
     path.shown()
 }
 
-/// Executable mappings of a process, as far as a cheap look tells.
+/// Executable mappings of a process, from a cheap check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedCode {
     /// Size of the program's code and of libraries' code, kB.
     kib: (u64, u64),
     /// Address of the program's code: it changes with each exec, as long as addresses are randomized.
     at: u64,
-    /// Start of the process, in the kernel's ticks: tells it from a later one with the same number.
+    /// Start of the process, in the kernel's ticks: distinguishes it from a later one with the same ID.
     pub born: u64,
 }
 

@@ -121,7 +121,7 @@ fn beat(pulse: &mut Pulse, now_ns: u64, cpu: u32) {
     pulse.stolen_ns = stolen_ns;
 }
 
-/// At most 40 records a second come from each CPU, and 64 KiB hold 700 of them: a record without room would
+/// At most 40 records a second come from each CPU, and 64 KiB hold 900 of them: a record without room would
 /// add nothing new.
 #[inline(always)]
 fn tell(gap: &GapRecord) {

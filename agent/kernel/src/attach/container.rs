@@ -1,9 +1,9 @@
-//! Containers of this guest: their processes by the groups of engines, their names by files.
+//! Containers of this guest: their processes by the engines' control groups, their names by files.
 //!
-//! Yields the container that is meant. An engine's number is 64 hexadecimal digits, alone or after a prefix,
-//! as the name of a group: `docker-ID.scope`, `docker/ID`, `libpod-ID.scope`, `cri-containerd-ID.scope`,
-//! `crio-ID.scope`, `kubepods/.../ID`, `system.slice:cri-containerd:ID`. A container started directly with an
-//! OCI runtime has any name, and a state file.
+//! Yields the requested container. An engine's container ID is 64 hexadecimal digits, alone or after a
+//! prefix, as the name of a group: `docker-ID.scope`, `docker/ID`, `libpod-ID.scope`,
+//! `cri-containerd-ID.scope`, `crio-ID.scope`, `kubepods/.../ID`, `system.slice:cri-containerd:ID`. A
+//! container started directly with an OCI runtime has any name, and a state file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,11 +31,11 @@ pub(super) struct Container {
     /// The user who owns the container: root, or the user of a rootless one.
     owner: u32,
     names: BTreeSet<String>,
-    /// Its groups: controllers of the hierarchy as in /proc/PID/cgroup, and path.
+    /// Control groups: controllers of the hierarchy as in /proc/PID/cgroup, and path.
     groups: BTreeSet<(String, String)>,
     /// Directories of its groups, as a runtime wrote them down.
     directories: BTreeSet<PathBuf>,
-    /// Its processes that were seen, by their numbers in this PID namespace.
+    /// Its processes that were seen, by their IDs in this PID namespace.
     processes: BTreeSet<u32>,
 }
 
@@ -58,8 +58,8 @@ impl Container {
         words
     }
 
-    /// Those of these groups' directories, by their paths without links, that its owner can have made. Files
-    /// of runtimes name directories, and a user's files may name anybody's.
+    /// The directories of these groups, by their paths without links, that the container's owner can have
+    /// created. A user's state files may name directories of anyone.
     pub(super) fn own(&self, directories: Vec<PathBuf>) -> Vec<PathBuf> {
         let slice = format!("user-{}.slice", self.owner);
         let is_own = |directory: &PathBuf| {
@@ -135,7 +135,7 @@ pub(super) fn find(root: &Path, wanted: &str) -> Result<Container, TargetError> 
     }
 }
 
-/// All containers in processes or files, and the users who have too many files for all to be read.
+/// All containers found by processes or files, and the users who have too many files to read them all.
 fn all(root: &Path) -> (Vec<Container>, BTreeSet<u32>) {
     let mut found: BTreeMap<(String, u32), Container> = BTreeMap::new();
     for (pid, text) in groups_of_processes(root) {
@@ -156,7 +156,7 @@ fn all(root: &Path) -> (Vec<Container>, BTreeSet<u32>) {
     for Note { owner, id, name, group, directories, process } in all {
         let container = found.entry((id, owner)).or_default();
         container.names.extend(name);
-        // A path alone does not tell its hierarchy; a directory that does not exist is nobody's.
+        // A path alone does not identify its hierarchy; a directory that does not exist has no owner.
         container.directories.extend(group.into_iter().flat_map(|group| anywhere(&hierarchies, &group)));
         container.directories.extend(directories);
         container.processes.extend(process);

@@ -1,7 +1,7 @@
 //! Files that engines and runtimes leave: names, first processes, groups of containers.
 //!
-//! Yields [`Note`]s. Every file belongs to somebody else: one that is missing or unexpected is passed over,
-//! and users who have too much are reported.
+//! Yields [`Note`]s. All files are untrusted: a missing or unexpected one is skipped, and users who have too
+//! many are reported.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -88,7 +88,7 @@ impl Notes {
 /// A container as one file describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    /// Owner of the file: what another user than root says holds for that user's own containers alone.
+    /// Owner of the file: a file of a user other than root counts only for that user's own containers.
     pub(super) owner: u32,
     pub(super) id: String,
     pub(super) name: Vec<String>,
@@ -141,7 +141,7 @@ const KINDS: [Kind; 5] = [
     ),
 ];
 
-/// All notes of all files found.
+/// The notes of all files found.
 pub(super) fn notes(root: &Path) -> Notes {
     let mut notes = Notes::default();
     for (places, read) in KINDS {
@@ -173,8 +173,8 @@ fn is_number_or_name(id: &str) -> bool {
     !id.is_empty() && is_plain(id)
 }
 
-/// The value in a file, and the user who vouches for it: the owner of the file, or of its folder, since names
-/// of folders are reported as well.
+/// The value in a file, and the user who controls it: the owner of the file, or of its folder, since names of
+/// folders are reported as well.
 fn json(place: &Place, notes: &mut Notes) -> Option<(u32, Value)> {
     let file = guarded::open_no_link(&place.path).ok()?;
     let metadata = file.metadata().ok()?;

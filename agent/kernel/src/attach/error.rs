@@ -1,4 +1,4 @@
-//! Why there is nothing to attach to, and what to do then.
+//! Why there is no target to attach to, and the next action.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt};
 pub struct Candidate {
     /// The engine's number, or the name of a container without one.
     pub id: String,
-    /// Its name, if it has one.
+    /// Container name, if it has one.
     pub name: Option<String>,
     /// The user who owns it.
     pub owner: u32,
@@ -31,13 +31,13 @@ impl fmt::Display for Candidate {
 /// Why a target was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// No process, group or container was asked for.
+    /// No process, group or container was given.
     #[error("nothing to attach to")]
     Nothing,
     /// The numbers in /proc are not those that system calls take.
     #[error("/proc shows another PID namespace than this process is in")]
     ForeignProc,
-    /// No process has this number.
+    /// No process has this ID.
     #[error("no such process: {0}")]
     NoProcess(u32),
     /// The number is a thread's.

@@ -50,8 +50,7 @@ impl Group {
         &self.directory
     }
 
-    /// All processes in it and below it. Those of other PID namespaces, which have no number here, are left
-    /// out.
+    /// All processes in it and below it. Those of other PID namespaces, which have no ID here, are left out.
     pub(super) fn processes(&self) -> Vec<u32> {
         let mut found = BTreeSet::new();
         let mut open = vec![self.directory.clone()];
@@ -79,8 +78,8 @@ fn living_in(directory: &Path) -> Vec<u32> {
     threads.into_iter().filter_map(process_of).collect()
 }
 
-/// Those of these directories that lie in a mounted hierarchy, by their paths without links: files of
-/// runtimes name them, and some of those files are anybody's.
+/// The directories that lie in a mounted hierarchy, by their paths without links: state files name them, and
+/// some of those files are untrusted.
 pub(super) fn in_hierarchies(directories: &[PathBuf], mountinfo: &[u8]) -> Vec<PathBuf> {
     let mounts = hierarchies(mountinfo);
     let real = directories.iter().filter_map(|directory| fs::canonicalize(directory).ok());

@@ -1,8 +1,8 @@
-//! Targets of `attach`: processes by number, a control group, a container. Found through /proc, the mounted
-//! groups and the files that engines leave; no engine is asked.
+//! Targets of `attach`: processes by ID, a control group, a container. Found through /proc, the mounted
+//! control groups and files of container engines; no engine is contacted.
 //!
-//! Yields a [`Target`], which names its living processes by their numbers in this PID namespace. It attaches
-//! nothing.
+//! Yields a [`Target`], which lists its living processes by their IDs in this PID namespace. Attaching is
+//! done elsewhere.
 
 mod container;
 mod container_files;
@@ -23,9 +23,9 @@ use self::{container::Container, group::Group, process::Process};
 pub enum Wanted<'a> {
     /// These processes.
     Processes(&'a [u32]),
-    /// All processes of a control group and those below it, by its path.
+    /// All processes of a control group and its descendants, by path.
     Group(&'a Path),
-    /// All processes of a container, by its number or name, or the beginning of either.
+    /// All processes of a container, by ID or name, or a prefix of either.
     Container(&'a str),
 }
 

@@ -1,4 +1,4 @@
-//! Files by patterns, and their owners: no user's files may count for those of another user, or of root.
+//! Files by patterns, with their owners: files of a user must not count for another user, or for root.
 //!
 //! Yields paths of regular files under limits, and the users who exceeded them.
 
@@ -14,8 +14,8 @@ const ENTRIES: usize = 10_000;
 /// The same for all folders of one user.
 const OTHERS_ENTRIES: usize = 1_000;
 
-/// A path, and the user who controls it: root where all folders on it are root's, else the owner of the first
-/// that is not. That user may put links to anything below it.
+/// A path, and the user who controls it: root if all folders on it belong to root, else the owner of the
+/// first folder that does not. That user may redirect anything below it by links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) path: PathBuf,

@@ -1,4 +1,4 @@
-//! One process by its number: whether it exists, runs a program, and still lives.
+//! One process by its ID: whether it exists, runs a program, and is still alive.
 
 use std::{
     io,
@@ -61,14 +61,14 @@ impl Process {
         ready != 1
     }
 
-    /// Its name by the kernel.
+    /// Name in the kernel.
     pub(super) fn name(&self) -> String {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         let name: String = name.trim_end().chars().filter(|c| !crate::untrusted::is_unsafe(*c)).collect();
         if name.is_empty() { format!("pid-{}", self.pid) } else { name }
     }
 
-    /// Its program and arguments, for people.
+    /// Program and arguments, for people.
     pub(super) fn command(&self) -> Vec<String> {
         let path = format!("/proc/{}/cmdline", self.pid);
         let read = move || guarded::read_begin(path.as_ref(), COMMAND_BYTES).unwrap_or_default();

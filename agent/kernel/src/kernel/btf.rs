@@ -1,15 +1,15 @@
 //! Finds the offset of a kernel structure's member in BTF, by dotted path.
 //!
-//! aya reads BTF but tells no member's offset, so this is a reader of its own: one scan that notes where each
-//! type begins, then a search by name (about 5 ms for the 5 MB of a kernel). The bytes may come from a
-//! supplied file: every access is checked, and a damaged file is an error, never a panic. Format: the
+//! aya reads BTF but does not give offsets of members, so this is a separate parser: one scan that records
+//! where each type begins, then a search by name (about 5 ms for the 5 MB of a kernel). The bytes may come
+//! from a supplied file: every access is checked, and a damaged file is an error, never a panic. Format: the
 //! kernel's Documentation/bpf/btf.rst.
 
 use std::path::Path;
 
 use crate::untrusted::Shown as _;
 
-/// Where the running kernel keeps its BTF.
+/// The running kernel's BTF file.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// The folder of that file, which has no folders below it.
 pub const KERNEL_BTF_FOLDER: &str = "/sys/kernel/btf";
@@ -44,12 +44,12 @@ pub enum BtfError {
     /// The bytes are no BTF, or end in the middle.
     #[error("BTF is damaged: {0}")]
     Damaged(&'static str),
-    /// None of the paths exists in this kernel.
+    /// This kernel has none of the paths.
     #[error("this kernel has no member: {0}")]
     NoMember(String),
 }
 
-/// Where a member lies.
+/// Position of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Bytes from the start of the outermost structure; for a bit field, of the byte that holds it.
@@ -227,7 +227,8 @@ impl Btf {
         paths.iter().find_map(|path| self.offset(path)).ok_or_else(|| BtfError::NoMember(paths.join(" or ")))
     }
 
-    /// How many arguments a tracepoint passes to a BPF program; none if the kernel lacks the tracepoint.
+    /// Number of arguments that a tracepoint passes to a BPF program; none if the kernel lacks the
+    /// tracepoint.
     pub fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
         let typedef = self.type_(self.find(KIND_TYPEDEF, &format!("btf_trace_{name}"))?)?;
         let pointer = self.strip(typedef.size_or_id)?;

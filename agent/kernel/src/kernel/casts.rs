@@ -1,8 +1,8 @@
-//! Calls of kernel functions (kfuncs): their numbers in this kernel's BTF go into the object before it is
-//! loaded.
+//! Calls of kernel functions (kfuncs): their BTF IDs in this kernel are written into the object before
+//! loading.
 //!
-//! aya knows no such calls. The verifier checks each of them, reached or not, so where the kernel lacks the
-//! function the call becomes another instruction. It loads nothing.
+//! aya does not support such calls. The verifier checks each call, reached or not: so where the kernel lacks
+//! the function, the call is replaced by another instruction. Loading is done elsewhere.
 
 use guestscope_contract::CALL_RDONLY_CAST;
 
@@ -31,7 +31,7 @@ pub struct Casts {
 }
 
 impl Casts {
-    /// All numbers, or none: kernels before 6.2 have none and do without.
+    /// All IDs, or none: kernels before 6.2 lack these functions, and the programs do without.
     pub fn find(btf: &Btf) -> Self {
         let all = || {
             let function = btf.function("bpf_rdonly_cast")?;

@@ -1,6 +1,6 @@
-//! Where the fields of classic tracepoints lie, as tracefs describes them: for kernels that have no BTF.
+//! Offsets of the fields of classic tracepoints, as tracefs describes them: for kernels without BTF.
 //!
-//! Yields offsets by event and field. It mounts nothing: an observer must not change what others see.
+//! Yields offsets by event and field. Nothing is mounted: an observer must not change the system for others.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use guestscope_contract::fields::EventField;
 
 use crate::untrusted::Shown as _;
 
-/// Where tracefs is mounted; at the second place the kernel mounts it at the first access.
+/// Mount points of tracefs; the kernel mounts the second one at the first access.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Why formats cannot be used.

@@ -1,6 +1,6 @@
 //! Which character devices are graphics processors: major numbers of their drivers, as the kernel lists them.
 //!
-//! Yields numbers for the object's globals. It opens no device. Other drivers' waits stay `other`.
+//! Yields numbers for the object's globals. No device is opened. Waits for other drivers stay `other`.
 
 use guestscope_contract::GPU_MAJORS;
 

@@ -1,6 +1,6 @@
-//! What this kernel is like: offsets from its BTF, the numbers of its syscalls, what it allows.
+//! Properties of this kernel: offsets from its BTF, its syscall numbers, its permissions.
 //!
-//! Found by looking and trying, never by version. It loads no program.
+//! Found by reading and trying, never by version. Loading is done elsewhere.
 
 pub mod btf;
 pub mod casts;

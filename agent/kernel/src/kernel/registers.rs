@@ -1,19 +1,19 @@
-//! Where a task keeps the registers that it saved on its way into the kernel: by helpers, or by arithmetic.
+//! Where a task keeps its saved registers: by BPF helpers, or by arithmetic.
 //!
-//! From 5.15 on a helper tells. Before that they lie at the end of the task's stack, whose size depends on
-//! the architecture and stands in no BTF.
+//! From 5.15 on a BPF helper returns the place. Before that they lie at the end of the task's stack, whose
+//! size depends on the architecture and is not in BTF.
 
 use super::btf::Btf;
 
 /// Bytes of a task's stack: THREAD_SIZE of x86-64 and of arm64 with pages of 4 KiB, without KASAN.
 const STACK_BYTES: u32 = 16 << 10;
 
-/// How programs reach the registers.
+/// How BPF programs reach the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     /// The kernel has `bpf_get_current_task_btf` and `bpf_task_pt_regs`.
     pub is_typed: bool,
-    /// Bytes from the start of a task's stack, for programs without those helpers.
+    /// Bytes from the start of a task's stack, for programs without those BPF helpers.
     pub distance: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Which throttle clock this kernel has.
 //!
-//! Yields a [`ThrottleMode`] from BTF: all members of a form or none, since a missing member would be read at
-//! offset 0. It reads no quota.
+//! Yields a [`ThrottleMode`] from BTF: all members of a variant or none, since a missing member would be read
+//! at offset 0.
 
 use guestscope_contract::ThrottleMode;
 
@@ -16,8 +16,8 @@ const COMMON: [&str; 5] = [
     "cfs_rq.rq",
 ];
 
-/// Members of each form beside those, the best form first: as in `ebpf/contract/src/fields.rs`, where the first path
-/// that exists is taken, so that a kernel with several forms gets all members of the first.
+/// Members of each form beside those, the best form first: as in `ebpf/contract/src/fields.rs`, where the
+/// first path that exists is taken, so that a kernel with several forms gets all members of the first.
 const FORMS: [(ThrottleMode, &[&str]); 3] = [
     (ThrottleMode::Own, &["cfs_rq.throttled_clock_self", "cfs_rq.throttled_clock_self_time", "rq.clock"]),
     (

@@ -1,7 +1,8 @@
-//! The programs for calls of functions, and the table of functions that they read: the source `function`
+//! BPF programs for calls of functions, and the table of functions that they read: the source `function`
 //! places probes with them.
 //!
-//! They are loaded only on request, since verifying them takes time. It knows no files and no symbols.
+//! They are loaded only on request, since verifying them takes time. Files and symbols are handled by the
+//! source.
 
 use std::{
     io,
@@ -51,7 +52,7 @@ struct ProcessValue(Process);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl Pod for ProcessValue {}
 
-/// On what a probe's calls are open.
+/// Where a probe's open calls are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// A thread, by the frames on its stack.
@@ -78,7 +79,7 @@ struct Tables {
     functions: Array<MapData, Value>,
     /// Number of a function to 1 if no more of its calls are shown.
     closing: Array<MapData, u32>,
-    /// For kernels without cookies: cookies by the probe's place in its page.
+    /// For kernels without cookies: cookies by the probe's position in its page.
     at: Array<MapData, u64>,
     /// Places of the open calls by goroutine, and the places that are free.
     goroutines: HashMap<MapData, Key, u32>,
@@ -127,7 +128,7 @@ pub enum ProbeError {
     /// Too many functions are probed.
     #[error("{} functions are probed already, and no more are", FUNCTIONS - 1)]
     TooMany,
-    /// Two functions cannot be told apart on an old kernel.
+    /// Two functions cannot be distinguished on an old kernel.
     #[error(
         "it begins or ends at the same place of its page as another one, which a kernel before Linux 5.15 cannot tell apart"
     )]
@@ -140,7 +141,7 @@ pub enum ProbeError {
     Kernel(#[from] io::Error),
 }
 
-/// Whether a program can tell which probe runs it: 5.15 and later.
+/// Whether a program can identify its probe: 5.15 and later.
 pub(super) fn has_cookies() -> bool {
     aya::features().bpf_cookie() && aya::features().bpf_perf_link()
 }
@@ -235,7 +236,7 @@ impl FunctionProbes {
         self.tables().functions.get(&number, 0).ok().map(|value| value.0)
     }
 
-    /// From here on no call of it is shown; those that are open still end.
+    /// Stops showing calls of this function; open ones still end.
     pub fn close(&self, number: u32) {
         let _ = self.tables().closing.set(number, 1, 0);
     }

@@ -1,8 +1,7 @@
-//! Hook by hook: its program, where that is placed, and the outcome.
+//! Attaches each hook: its program, the place, and the outcome.
 //!
-//! Where the kernel has BTF each tracepoint gets its typed program. Where it refuses one, and where BTF comes
-//! from a file, the twin takes its place; without any BTF, the program that reads events. It tells the object
-//! nothing.
+//! Where the kernel has BTF each tracepoint gets its typed program. Where the kernel refuses one, and where
+//! BTF comes from a file, the untyped twin is used; without any BTF, the program that reads events.
 
 use std::thread;
 
@@ -21,9 +20,9 @@ use crate::{
 pub struct Prepared {
     /// The object.
     pub ebpf: Ebpf,
-    /// How much will be seen.
+    /// Fidelity with the attached hooks.
     pub fidelity: Fidelity,
-    /// None where the kernel has none, or is treated as if it had none.
+    /// None if the kernel has no BTF, or is treated as if it had none.
     pub(super) kernel_btf: Option<aya::Btf>,
     /// Hooks whose tracepoints this kernel does not have.
     pub(super) absent: Vec<&'static str>,
@@ -39,8 +38,8 @@ impl Prepared {
             Place::BtfTracepoint(_) if has_tasks => hook.raw(),
             Place::BtfTracepoint(_) => hook.by_event(),
             Place::Iterator => has_types.then_some(*hook),
-            // Saved registers tell what is done inside the kernel. Without the stolen time, time that a
-            // hypervisor gives to others would look like a pause.
+            // Saved registers show what is done inside the kernel. Without the stolen time, time that a
+            // hypervisor gives to other guests would look like a pause.
             Place::Sampler | Place::EachCpu => has_tasks.then_some(*hook),
             Place::RawTracepoint(_) | Place::Tracepoint(..) | Place::Called | Place::Marker => Some(*hook),
         }

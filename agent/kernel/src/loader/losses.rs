@@ -1,4 +1,4 @@
-//! What the kernel side did not see, by its own counters and by the kernel's.
+//! What the BPF programs did not see, by their own counters and the kernel's.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use super::{LoadError, Loaded};
 use crate::health::KernelLosses;
 
 impl Loaded {
-    /// What the kernel side counted about itself, over all CPUs.
+    /// Losses that the BPF programs counted, over all CPUs.
     pub fn losses(&self) -> Result<KernelLosses, LoadError> {
         let map = self.ebpf.map("COUNTERS").ok_or(LoadError::Missing("COUNTERS"))?;
         let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;
@@ -36,8 +36,8 @@ impl Loaded {
     }
 }
 
-/// How often the kernel skipped a program because it was already running on that CPU, for any task (5.12 and
-/// later, else none). From the text of its descriptor: aya's information about a program lacks it.
+/// Number of times that the kernel skipped a program because it was already running on that CPU, for any task
+/// (5.12 and later, else none). Read from the text of its descriptor: aya does not offer it.
 fn left_out(program: &Program) -> Option<u64> {
     let descriptor = program.fd().ok()?.as_fd().as_raw_fd();
     of_text(&fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).ok()?)

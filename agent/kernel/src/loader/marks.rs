@@ -1,8 +1,8 @@
 //! The marker's probe in files that carry the marker: finding such files, and placing it there.
 //!
-//! The kernel puts a probe into every process that has the file mapped, and waits for a lock of each. So this
-//! is done by threads that nobody waits for ([`crate::patient`]), and needs nothing of the loaded object but
-//! the program.
+//! The kernel puts a probe into every process that has the file mapped, and takes a lock of each. That may
+//! block, so it is done by threads with a time limit ([`crate::patient`]), and needs only the program of the
+//! loaded object.
 
 use std::{
     collections::HashSet,
@@ -29,7 +29,7 @@ const MOST_MARKED: usize = 64;
 /// Why a probe could not be placed in a file with the marker.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    /// No descriptor is left for it.
+    /// No file descriptor is free.
     #[error("no more files may be open")]
     Descriptors,
     /// The limit of probed files is reached.

@@ -1,5 +1,5 @@
-//! What the object needs to know of this kernel: found in its BTF or in the formats of its tracepoints, and
-//! told to the object as read-only globals.
+//! What the object needs to know about this kernel: read from its BTF or from the formats of its tracepoints,
+//! and written into read-only globals.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -30,9 +30,9 @@ fn lacks(btf: &Btf, hook: &Hook) -> bool {
     matches!(hook.place, Place::BtfTracepoint(name) if btf.tracepoint_arguments(name).is_none())
 }
 
-/// What the object has to know, as the values of its globals.
+/// Values of the object's globals.
 pub(super) struct Offsets {
-    /// How much is seen with them.
+    /// Fidelity with these offsets.
     pub(super) fidelity: Fidelity,
     fields: Vec<(&'static Field, Member)>,
     event_fields: Vec<(&'static EventField, u32)>,
@@ -40,7 +40,7 @@ pub(super) struct Offsets {
     by_number: u32,
     /// sched_switch carries the state of the task that leaves.
     switch_state: u32,
-    /// tcp_retransmit_skb also fires for what could not be sent, and says so.
+    /// tcp_retransmit_skb also fires for failed sends, and has a field that says so.
     retransmit_error: u32,
     /// A [`guestscope_contract::ThrottleMode`], as a number.
     throttle_mode: u32,
@@ -103,7 +103,7 @@ impl Offsets {
         })
     }
 
-    /// The offsets by this BTF. Typed helpers and casts are left out where the kernel does not know the
+    /// Offsets from this BTF. Typed BPF helpers and casts are left out where the kernel does not know the
     /// types.
     fn of(btf: &Btf, fidelity: Fidelity) -> Result<Self, BtfError> {
         let has_types = fidelity == Fidelity::Full;

@@ -1,8 +1,8 @@
 //! The pulses of all CPUs: a clock on each one that is online, started again when CPUs come or go.
 //!
-//! Yields the beats that came late. The clock of a CPU that was taken away is gone for good, so all clocks
-//! are started anew and the last beats forgotten: else the first beat would seem to be late. It judges no
-//! beat.
+//! Yields the beats that came late. The clock of a CPU that went offline does not come back, so all clocks
+//! are restarted and the last beats forgotten: otherwise the first beat would seem late. `phase::pauses`
+//! judges the beats.
 
 use aya::{
     maps::{Array, MapData, RingBuf},
@@ -44,8 +44,8 @@ impl Loaded {
         self.keep_pulses();
     }
 
-    /// Starts the pulses of all CPUs, if others are online than the last time. A CPU may go between the look
-    /// and the start: only a second failure in a row makes the hook say so, and is the last attempt.
+    /// Restarts the pulses if the set of online CPUs has changed. A CPU may go offline between the check and
+    /// the start: only a second failure in a row is reported by the hook, and is the last attempt.
     pub fn keep_pulses(&mut self) {
         let cpus = online_cpus().map_err(|(what, error)| anyhow::Error::new(error).context(what));
         self.try_to_keep_pulses(cpus);

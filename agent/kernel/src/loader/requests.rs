@@ -1,4 +1,4 @@
-//! Ports and paths that are watched for requests, told to the programs of family `socket`.
+//! Writes the watched ports and paths into the maps of family `socket`.
 
 use aya::{
     Ebpf, EbpfLoader,

@@ -1,12 +1,12 @@
-//! The clocks that sample what lies inside `cpu`: one for each thread that is there, inherited by what it
-//! starts; or, where the guest switches often, one for each CPU.
+//! The clocks that sample what account `cpu` consists of: one for each thread, inherited by the threads that
+//! it starts; or, where the guest switches often, one for each CPU.
 //!
 //! The kernel stops a thread's clock whenever the thread leaves a CPU and starts it when it is back, which
 //! took 0.4 us of a switch on a two-CPU guest whose hypervisor sets its timers: half of the cost of being
 //! observed there. A CPU's clock is never stopped, but also ticks while the CPU is idle or runs others, at 1
-//! to 11 us each. So threads have clocks until those cost more. There is no way back: to find all threads
-//! again takes a walk, and what they start meanwhile would be missed. Where clocks are refused the hook says
-//! so; the accounts do not need them.
+//! to 11 us each. So threads have clocks until those cost more. There is no way back: finding all threads
+//! again takes a walk, and threads that they start during it would be missed. If the kernel refuses clocks
+//! the hook reports it; the accounts do not need them.
 
 use std::{
     io,
@@ -56,17 +56,18 @@ pub(super) struct Sampler {
 }
 
 impl Loaded {
-    /// Samples the calling thread and everything that it starts from now on, from its first instruction;
-    /// samples of the thread itself are not kept. Where that is refused the hook says so.
+    /// Samples the calling thread and all threads that it starts from now on, from their first instruction;
+    /// samples of the calling thread itself are dropped. If the kernel refuses, the hook reports it.
     ///
     /// A clock that a started program gets is too late: the first clock of a thread takes the kernel 15 ms,
-    /// as it rewrites its switch and waits until every CPU has seen that, and threads made by then have none.
+    /// as it rewrites its switch and waits until every CPU has seen that, and threads created by then have
+    /// none.
     pub fn sample_children(&mut self) -> bool {
         self.sample_by(PerfEventScope::CallingProcess { cpu: None })
     }
 
-    /// Samples a thread and everything that it starts from now on. Where that is refused its hook says so.
-    /// Returns whether it is worth while to go on.
+    /// Samples a thread and all threads that it starts from now on. If the kernel refuses, the hook reports
+    /// it. Returns whether to try further threads.
     pub fn sample(&mut self, tid: u32) -> bool {
         self.sample_by(PerfEventScope::OneProcess { pid: tid, cpu: None })
     }
@@ -114,8 +115,8 @@ impl Loaded {
                 self.sampler.cpus.clear();
             }
             let kept = self.clocks_on_all_cpus();
-            // A CPU may go between the look and the start: only a second failure in a row makes the hook say
-            // so.
+            // A CPU may go offline between the check and the start: only a second failure in a row is
+            // reported by the hook.
             let had_failed = std::mem::replace(&mut self.sampler.has_failed, kept.is_err());
             if had_failed && let Err(error) = kept {
                 self.sampling_failed(&failure::chain(error.chain()), None);
@@ -188,7 +189,7 @@ impl Loaded {
         !self.sampler.on_cpus.is_empty() || self.sampler.has_failed
     }
 
-    /// Not all threads are sampled: the hook no longer counts as in place, and says why.
+    /// Marks the hook as failed, with the reason: not all threads are sampled.
     pub fn sampling_failed(&mut self, why: &str, remedy: Option<&str>) {
         let is_ours = |verdict: &&mut Verdict| cpu::HOOKS.iter().any(|hook| hook.id == verdict.hook);
         for verdict in self.verdicts.iter_mut().filter(is_ours).filter(|ours| ours.outcome == Outcome::Ok) {

@@ -1,6 +1,6 @@
-//! Address ranges of busy-waiting code in a process, told to the sampler.
+//! Address ranges of busy-waiting code in a process, for the sampler.
 //!
-//! Without it such samples count as the program's own code; nothing else depends on it.
+//! Without them such samples count as the program's own code; nothing else depends on it.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -34,7 +34,7 @@ impl PidNamespace {
 }
 
 impl Loaded {
-    /// From now on samples in this code of a process count as spinning.
+    /// Counts samples in this code of a process as spinning from now on.
     pub fn set_spin_code(&mut self, pid: u32, code: &SpinCode) {
         if *code == SpinCode::default() {
             return self.forget_spin_code(pid);

@@ -28,7 +28,7 @@ const MOST_BYTES: u64 = 256 << 20;
 /// The trial's name in errors.
 const TRIAL: &str = "raw_tp/trial";
 
-/// What is wrong with a supplied file.
+/// Why a supplied file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SuppliedError {
     /// It could not be read.
@@ -40,7 +40,7 @@ pub enum SuppliedError {
     /// More than any kernel's.
     #[error("larger than {} MiB", MOST_BYTES >> 20)]
     Large,
-    /// No BTF, or BTF that lacks what the programs need.
+    /// It contains no BTF, or BTF without what the programs need.
     #[error(transparent)]
     Btf(#[from] BtfError),
     /// The file does not fit this kernel.

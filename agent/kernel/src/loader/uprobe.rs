@@ -93,7 +93,7 @@ pub(super) fn open(
     if event < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor, which has no other owner.
     let event = unsafe { OwnedFd::from_raw_fd(event as i32) };
     if let Some(cookie) = cookie {
         return link(&event, program, cookie);
@@ -125,7 +125,7 @@ fn link(event: &OwnedFd, program: BorrowedFd<'_>, cookie: u64) -> io::Result<Own
     if link < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(link as i32) })
 }
 

@@ -1,7 +1,7 @@
-//! The agent's side of the task iterator: asks for processes, and reads what was found of them.
+//! The agent's side of the task iterator: sets the wanted processes, and reads the findings.
 //!
-//! Yields [`Visit`]s in portions so small that the records of adopted threads fit into their ring before the
-//! next one. It decides nothing.
+//! Yields [`Visit`]s in portions small enough that the records of adopted threads fit into their ring before
+//! the next portion.
 
 use std::{
     fs::File,

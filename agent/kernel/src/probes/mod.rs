@@ -1,7 +1,7 @@
 //! The families of probes: their hooks, the purpose of each, and its program.
 //!
-//! One file per family, named as on the kernel side. A family is a table; the loader does the work. It knows
-//! no records and not their meaning.
+//! One file per family, named as on the kernel side. A family is a table; the loader does the work. Records
+//! are handled elsewhere.
 
 pub mod attach;
 pub mod block;
@@ -24,7 +24,7 @@ pub enum Place {
     Tracepoint(&'static str, &'static str),
     /// Nowhere: a task runs it on itself.
     Called,
-    /// All tasks, one after the other, at each read by the agent.
+    /// All tasks in turn, at each read by the agent.
     Iterator,
     /// The clock of the thread that starts the program, which inherits it; those of the attached threads; or
     /// those of all CPUs.
@@ -44,11 +44,11 @@ pub struct Hook {
     pub program: &'static str,
     /// Where it is attached.
     pub place: Place,
-    /// What it shows, or, without it, what is missing.
+    /// What it shows; or, if it is not attached, what is missing.
     pub purpose: &'static str,
-    /// Without it the accounts would be wrong; else they are coarser, and the hook says so.
+    /// Whether the accounts are wrong without it. If false, they are only coarser, and the hook reports it.
     pub is_needed: bool,
-    /// For a tracepoint: the twin for kernels that have no BTF.
+    /// For a tracepoint: the twin for kernels without BTF.
     pub twin: Option<Twin>,
     /// A partial substitute without any BTF.
     pub classic: Option<Classic>,

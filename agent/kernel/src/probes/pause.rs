@@ -2,7 +2,7 @@
 
 use super::{Hook, Place, tracepoint};
 
-/// Without them a pause counts in whatever accounts were running, and nothing tells so.
+/// Without them a pause counts in the running accounts, unnoticed.
 pub const HOOKS: &[Hook] = &[
     tracepoint!("hrtimer_expire_entry", "to a millisecond, when the whole machine was stopped", needed: false),
     Hook {

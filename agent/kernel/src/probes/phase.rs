@@ -20,7 +20,7 @@ use object::{
 use super::{Hook, Place};
 use crate::{guarded, untrusted::Shown as _};
 
-/// One hook, in every file that carries the library.
+/// One hook, in every file that contains the library.
 pub const HOOKS: &[Hook] = &[Hook {
     id: "uprobe/guestscope_edge",
     program: "edge",
@@ -54,7 +54,7 @@ pub enum MarkerError {
         /// The cause.
         source: std::io::Error,
     },
-    /// Its notes make no sense.
+    /// Its notes are malformed.
     #[error("the marker's note is damaged: `{0}`")]
     Damaged(String),
 }
@@ -81,8 +81,8 @@ pub(crate) fn find_in(file: File, path: &Path) -> Result<Option<u64>, MarkerErro
     };
     let notes = (&cache).read_bytes_at(offset, bytes).map_err(|()| damaged())?;
     let Some((address, base)) = our_note(notes) else { return Ok(None) };
-    // Addresses in the note are the linker's; if a later tool moved the file's sections, the distance to this
-    // section tells how far.
+    // Addresses in the note are the linker's. If a later tool moved the file's sections, this section shows
+    // by how much.
     let moved = match tables.section(".stapsdt.base") {
         Some(section) if base != 0 => section.sh_addr(LittleEndian).wrapping_sub(base),
         _ => 0,
@@ -106,7 +106,7 @@ pub struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    /// None for other files, and for those that claim to have too many sections.
+    /// Returns none for other files, and for those that claim to have too many sections.
     pub fn read(cache: &'a Cache) -> Option<Self> {
         let header = FileHeader64::<LittleEndian>::parse(cache).ok()?;
         header.endian().ok()?;

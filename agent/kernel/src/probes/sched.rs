@@ -2,7 +2,7 @@
 
 use super::{Hook, Place, tracepoint};
 
-/// All but one are needed: without them the accounts would be wrong, not coarser.
+/// All but one are required: without them the accounts would be wrong, not just coarser.
 pub const HOOKS: &[Hook] = &[
     tracepoint!("sched_wakeup_new", "threads and processes that the program starts", needed: true, by: "task" / "task_newtask"),
     tracepoint!("sched_process_exec", "programs that it becomes", needed: true, by: "sched" / "sched_process_exec"),

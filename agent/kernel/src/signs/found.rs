@@ -1,5 +1,5 @@
-//! Which signs of a restore this machine offers, for `doctor`. Yields one finding per source; it changes
-//! nothing.
+//! Which sources for detecting a restoration this machine offers, for `doctor`. Yields one finding per
+//! source; nothing is changed.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub enum State {
     Present,
     /// The hypervisor offers none.
     Absent,
-    /// It offers one for which this kernel has no driver.
+    /// The machine offers it, but this kernel has no driver for it.
     Unsupported,
     /// There is one that this process may not read.
     Refused,
@@ -39,9 +39,9 @@ impl State {
 pub struct Sign {
     /// The source.
     pub source: RestoredBy,
-    /// Its state.
+    /// State of the source.
     pub state: State,
-    /// What it shows, or what is missed without it.
+    /// What it shows; or, if it is absent, what is missed without it.
     pub consequence: String,
     /// Remedy, if there is any.
     pub remedy: Option<String>,
@@ -53,7 +53,7 @@ struct Traces {
     offered: bool,
     /// A driver has taken it.
     bound: bool,
-    /// Why it cannot be looked at; none if it can.
+    /// Why it cannot be read; none if it can.
     refused: Option<String>,
 }
 

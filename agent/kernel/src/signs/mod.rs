@@ -1,10 +1,11 @@
-//! Signs in the guest that it was restored from a snapshot, or moved to another machine.
+//! Detects through VMGENID or vmclock that the guest was restored from a snapshot, or moved to another
+//! machine.
 //!
-//! Yields them as they are noticed. Hypervisors give two: a new generation of the virtual machine (VMGENID),
-//! which the kernel writes to its log and, in some versions, sends as an event of the device, and a marker in
-//! a page of memory (vmclock). Everything is opened once, before privileges are given up, and nothing runs
-//! for it: two descriptors are waited for, and the page is read when the agent is awake. Where a hypervisor
-//! offers neither, nothing is done.
+//! Yields events as they are noticed. Hypervisors offer two sources: a new generation ID of the virtual
+//! machine (VMGENID), which the kernel writes to its log and, in some versions, sends as an event of the
+//! device; and a marker in a page of memory (vmclock). Everything is opened once, before privileges are
+//! dropped. Nothing polls: the agent waits for two descriptors, and reads the page whenever it is awake.
+//! Where a hypervisor offers neither, nothing is done.
 
 mod found;
 pub mod kernel_log;
@@ -60,7 +61,7 @@ pub struct Signs {
 }
 
 impl Signs {
-    /// Opens the sources that there are. `doctor` tells which cannot be watched.
+    /// Opens the available sources. `doctor` shows which cannot be watched.
     pub fn open() -> Self {
         Self {
             log: KernelLog::open(Path::new(kernel_log::PATH)).ok().and_then(watched),

@@ -109,7 +109,7 @@ impl VmClock {
     /// The page now, maybe amid a change.
     fn read(&self) -> Page {
         // SAFETY: the mapping is as long as this value and at least as large as the page; all its bytes are
-        // numbers. The hypervisor writes to it meanwhile, so the read has to be volatile.
+        // numbers. The hypervisor may write to it at any time, so the read has to be volatile.
         unsafe { self.page.as_ptr().read_volatile() }
     }
 
@@ -143,7 +143,7 @@ impl VmClock {
 
 impl Drop for VmClock {
     fn drop(&mut self) {
-        // SAFETY: mapped with this length, and used by nobody else.
+        // SAFETY: mapped with this length, and not used elsewhere.
         let _ = unsafe { munmap(self.page.cast(), NEEDED.get()) };
     }
 }
@@ -215,8 +215,8 @@ mod tests {
         assert!(clock.has_changed());
     }
 
-    /// One thread changes both halves of the marker one after the other, as the protocol says: no mixture is
-    /// ever read.
+    /// One thread changes both halves of the marker one after the other, as the protocol requires: a reader
+    /// never sees a mixture.
     #[test]
     fn no_torn_marker_is_read() {
         let file = file(&page(0, 0));
@@ -265,7 +265,7 @@ mod tests {
         std::fs::write(&path, page(2, 7)).unwrap();
         assert!(matches!(VmClock::open(&path), Err(VmClockError::NotOne("not a device"))));
         assert!(matches!(VmClock::open(&folder.path().join("none")), Err(VmClockError::Io(_))));
-        // It can be mapped, and is another device.
+        // It can be mapped, but is another device.
         let error = VmClock::open(Path::new("/dev/zero")).unwrap_err();
         assert_eq!(error.to_string(), "no clock page: another magic number");
     }

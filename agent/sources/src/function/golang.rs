@@ -43,7 +43,7 @@ const GUARD: u64 = 16;
 const LOAD_GUARD_ARM64: u32 = 0xf940_0b90;
 /// Beginning of the section `.go.buildinfo`.
 const MAGIC: &[u8] = b"\xff Go buildinf:";
-/// Its flag of 1.18 and later: it holds the version itself, not a pointer.
+/// Flag of 1.18 and later: the structure contains the version itself, not a pointer to it.
 const HAS_TEXT: u8 = 2;
 
 /// File offset of the instruction after the stack check, if there is one among the first instructions: a call

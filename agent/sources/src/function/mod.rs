@@ -1,9 +1,8 @@
-//! Source `function`: calls of functions that the user names are phases, and so is the time between two USDT
+//! Source `function`: makes calls of functions that the user names phases, and the time between two USDT
 //! probes.
 //!
 //! It takes files as programs map them, finds functions by their symbols, and has the kernel put probes
-//! there. The edges are made in the kernel. It yields what it found and what it could not, and does not know
-//! the use of the edges.
+//! there. The edges are made in the kernel. Yields what was found and what was not.
 
 mod code;
 mod golang;
@@ -308,7 +307,7 @@ impl Functions {
         told
     }
 
-    /// Why requests do not follow goroutines.
+    /// Reports why requests do not follow goroutines.
     fn told_of_goroutines(&self, files: &Files) -> Vec<(Kind, Untrusted)> {
         let mut told: Vec<String> = files.unfollowed.iter().map(|why| format!("!{why}")).collect();
         if files.is_full {
@@ -338,7 +337,7 @@ fn shown(text: &str) -> Untrusted {
 /// Whether the name of a library matches a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Named {
-    /// By its path, or by its name, where a version may be left out; `*` is any text.
+    /// By its path, or by its file name, with or without a version; `*` matches any text.
     Yes,
     /// Another version: its soname decides. `libcuda.so.580.1` calls itself `libcuda.so.1`.
     Perhaps,

@@ -4,7 +4,7 @@
 
 use cpp_demangle::{DemangleOptions, ParseOptions};
 
-/// Most bytes of a name. C++ has longer ones, for types that nobody types.
+/// Maximum length of a name, bytes. C++ has longer ones, for types that no one would type.
 pub(super) const MOST: usize = 2_048;
 /// Most nested types of a C++ name.
 const NESTED: u32 = 64;
@@ -56,7 +56,7 @@ impl<'a> Pattern<'a> {
         (readable == self.text || matches(self.text, &readable)).then_some(readable)
     }
 
-    /// How similar a name is, 1 for the same.
+    /// Similarity of a name, 1 for the same.
     pub(super) fn nearness(&self, name: &str) -> f64 {
         const ENOUGH: usize = 128;
         if name.len() > ENOUGH {

@@ -115,7 +115,7 @@ impl GoTable {
         Some(begin..last.checked_add(length)?)
     }
 
-    /// Whether the scheduler is where the table says: the assumed start of the text may be wrong.
+    /// Whether the scheduler's code is where the table points: the assumed start of the text may be wrong.
     fn leads_to_code(&self, file: &File, tables: &Tables<'_>) -> bool {
         let mut leads = false;
         self.functions(|name, address, length| {
@@ -130,7 +130,7 @@ impl GoTable {
     }
 }
 
-/// Start of the text, by the runtime's own record of the program (1.26 and later, in programs with fixed
+/// Start of the text, from the runtime's description of the program (1.26 and later, in programs with fixed
 /// addresses); else 0.
 fn module_text(file: &File, tables: &Tables<'_>) -> u64 {
     let mut word = [0; 8];

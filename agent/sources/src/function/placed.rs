@@ -110,12 +110,12 @@ impl Place {
 #[error("has no argument {0} in a register")]
 struct NotInRegister(u8);
 
-/// Where arguments are that a call has in registers.
+/// Where a call has arguments that are passed in registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registers {
     /// Offsets in `pt_regs`, bytes.
     pub(super) x86_64: &'static [usize],
-    /// How many, from x0 on.
+    /// Number of registers, from x0 on.
     pub(super) arm64: usize,
 }
 

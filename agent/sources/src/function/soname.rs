@@ -6,7 +6,7 @@ use object::{LittleEndian, read::elf::SectionHeader as _};
 
 use crate::probes::phase::{self, Tables};
 
-/// From elf.h: the tag of the name, in an entry of two words.
+/// From elf.h: the tag of the soname, in an entry of two words.
 const SONAME: u64 = 14;
 const ENTRY: usize = 16;
 /// Most bytes of a dynamic section: libtorch's has 1 kB.

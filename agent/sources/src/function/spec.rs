@@ -29,7 +29,7 @@ pub(crate) struct Wanted {
 pub(crate) enum What {
     /// Functions of this name; `*` is any text.
     Function(String),
-    /// From one USDT probe to another.
+    /// The time from one USDT probe to another.
     Probes {
         /// Provider of the probes.
         provider: String,

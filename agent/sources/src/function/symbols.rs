@@ -1,6 +1,6 @@
 //! Functions of an ELF file, by its symbol tables: their offsets in the file.
 //!
-//! The file may be anybody's, and may change meanwhile: it is read in pieces, up to [`MOST_NAMES`] and
+//! The file is untrusted and may change at any time: it is read in pieces, up to [`MOST_NAMES`] and
 //! [`MOST_SYMBOLS`], and never mapped.
 
 use std::{
@@ -51,7 +51,7 @@ pub(super) struct Found {
     pub(super) address: u64,
     /// Offset in the file.
     pub(super) offset: u64,
-    /// Length; 0 where the file does not say.
+    /// Length, bytes; 0 if the file does not give it.
     pub(super) bytes: u64,
     /// Offset in the file and length of its cold part, which lies elsewhere.
     pub(super) cold: Option<(u64, u64)>,
@@ -80,7 +80,7 @@ pub(super) enum SymbolError {
     /// The program's goroutines cannot be followed.
     #[error("was built by a Go before 1.18, whose goroutines cannot be followed")]
     OldGo,
-    /// The program does not say by which Go it was built.
+    /// The program does not record which version of Go built it.
     #[error("does not say by which Go it was built (`.go.buildinfo`), so its goroutines cannot be followed")]
     UnknownGo,
     /// A part of Go's scheduler is missing.
@@ -138,7 +138,7 @@ impl<'a> Table<'a> {
         if symbols > MOST_SYMBOLS || names_bytes > MOST_NAMES {
             return Err(SymbolError::TooLarge);
         }
-        // No memory is allocated for more than the file has.
+        // No more memory is allocated than the file has bytes.
         let has = file.metadata().map_err(|error| SymbolError::Read(error.kind()))?.len();
         if names_at.checked_add(names_bytes).is_none_or(|end| end > has) {
             return Err(SymbolError::NotElf);
@@ -196,7 +196,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
     for kind in [SHT_SYMTAB, SHT_DYNSYM] {
         read.extend(Table::read(file, &tables, kind)?.map(Names::Elf));
     }
-    // Go's linker omits symbols where it is told to, but never what its runtime needs.
+    // Go's linker omits symbols on request, but never what its runtime needs.
     if tables.with_names(SHT_SYMTAB).is_none() {
         read.extend(of_go.map(Names::Go));
     }
@@ -238,7 +238,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
         0 => Err(SymbolError::NotThere(nearest_names(&read, &pattern)?)),
         _ if all > MOST_FUNCTIONS => Err(SymbolError::TooMany(all)),
         _ => {
-            // Without a table nothing tells which functions are Go's.
+            // Without a table it is unknown which functions are Go's.
             if is_go && (text_of_go.is_empty() || found.iter().any(|found| found.is_go)) {
                 golang::check_version(file, &tables)?;
             }

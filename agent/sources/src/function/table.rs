@@ -26,7 +26,7 @@ use crate::probes::phase::{self, Tables};
 const MOST_STEPS: usize = 4;
 /// Highest entry: ONNX Runtime's table has 429.
 const MOST_ENTRY: u32 = 4_095;
-/// Most bytes of a function that returns a table: it does little else.
+/// Maximum size of a function that returns a table, bytes: it does little else.
 const MOST_BYTES: u64 = 4 << 10;
 /// Most addresses that such a function mentions.
 const MOST_MENTIONED: usize = 64;
@@ -65,7 +65,7 @@ pub(super) enum TableError {
 }
 
 impl<'a> Way<'a> {
-    /// None if the text is not such a path.
+    /// Returns none if the text is not such a path.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (exported, rest) = text.split_once("()[")?;
         let entries: Option<Vec<u32>> = rest

@@ -1,8 +1,8 @@
 //! Functions of an ELF file without symbols: start and length of each, by the search table for unwinding
 //! (`.eh_frame_hdr`; format: Linux Standard Base, exception frames).
 //!
-//! The file may be anybody's: the table is read once, up to [`MOST_TABLE`], and its word on a function is
-//! believed only where the function's own entry agrees.
+//! The file is untrusted: the table is read once, up to [`MOST_TABLE`], and its entry for a function counts
+//! only where the function's own record agrees.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -28,11 +28,11 @@ pub(super) struct Unwind {
 }
 
 impl Unwind {
-    /// None for a file that has no such table, or a larger one.
+    /// Returns none for a file without such a table, or with a larger one.
     pub(super) fn read(file: &File, tables: &Tables<'_>) -> Option<Self> {
         let section = tables.section(".eh_frame_hdr")?;
         let (offset, bytes) = section.file_range(LittleEndian)?;
-        // No memory is allocated for more than the file has.
+        // No more memory is allocated than the file has bytes.
         let has = file.metadata().ok()?.len();
         if bytes > MOST_TABLE || offset.checked_add(bytes)? > has {
             return None;

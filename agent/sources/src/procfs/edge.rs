@@ -1,6 +1,7 @@
 //! A thread's own report at an edge: words from the ring, checked.
 //!
-//! Yields an [`Edge`], or why the words are none. Everything in it is a mere claim; harmful ones are refused.
+//! Yields an [`Edge`], or why the words are invalid. All values are claims of the program; harmful ones are
+//! refused.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +9,7 @@ use guestscope_contract::{MARKER_ABI_VERSION, NAME_BYTES, TIDS};
 
 use super::ring::Words;
 
-/// A number that the kernel does not tell.
+/// A number that the kernel does not give.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// An edge as its thread reported it.
@@ -44,13 +45,13 @@ pub(super) struct Reading {
     pub(super) major_faults: u64,
 }
 
-/// Why words are not an edge.
+/// Why words are not a valid edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DecodeError {
     /// The library's ABI version is unknown to this agent.
     #[error("edge of marker ABI {0}")]
     Abi(u8),
-    /// No process has such numbers.
+    /// No process can have such IDs.
     #[error("edge of process {0}, thread {1}")]
     Numbers(u32, u32),
     /// The time is impossible.

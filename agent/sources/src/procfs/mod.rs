@@ -1,10 +1,9 @@
-//! Fidelity `procfs`, where BPF is refused: threads report at their edges the kernel's numbers for them,
-//! through a ring in memory.
+//! Fidelity `procfs`, where BPF is refused: at each edge a thread reports the kernel's counters for itself,
+//! through a ring in shared memory.
 //!
-//! Yields the records that the kernel side would have sent, with three accounts: `cpu` by the thread's own
-//! clock, `runq` by its `schedstat`, `other` for the rest. The ring holds a program's claims, believed only
-//! within bounds: no time before the ring or after now, no count of threads without a bound. It knows no
-//! phases.
+//! Yields the records that the BPF programs would have sent, with three accounts: `cpu` by the thread's own
+//! clock, `runq` by its `schedstat`, `other` for the rest. The ring contains claims of the program, accepted
+//! only within bounds: no time before the ring or after now, a limited number of threads.
 
 mod edge;
 mod refusal;
@@ -35,8 +34,8 @@ use crate::{clock, health::KernelLosses, record::Record};
 pub const SLOTS: usize = 1 << 14;
 /// Most edges read in one go.
 const BATCH: usize = 8192;
-/// A slot that is claimed and not done after this time is given up: a claim takes some 50 ns, so its writer
-/// was stopped or killed. Others go on filling the ring meanwhile.
+/// Time after which a claimed but unfinished slot is skipped: writing one takes some 50 ns, so its writer was
+/// stopped or killed. Other threads continue to fill the ring.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Time between two looks for threads that have ended, where there is room for more.
 const LOOK: Duration = Duration::from_secs(1);
@@ -115,9 +114,9 @@ impl Procfs {
         has_more
     }
 
-    /// Reads the rest: slots claimed and not done now never will be. Slots claimed from now on, by processes
-    /// that outlive the program, are not read. Yields ends of threads that have ended, and ledgers of those
-    /// that live on.
+    /// Reads the rest: unfinished slots will stay unfinished. Slots claimed from now on, by processes that
+    /// outlive the program, are not read. Yields ends of threads that have ended, and ledgers of those that
+    /// are alive.
     pub fn stop(&mut self, records: &mut Vec<Record>) -> Vec<Ledger> {
         let end = self.ring.claimed();
         while !self.ring.is_past(end) && self.edges(Duration::ZERO, records) {}

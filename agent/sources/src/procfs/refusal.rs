@@ -1,13 +1,13 @@
-//! Whether BPF is refused here, and by what: asked of the error, and of the kernel where the error does not
-//! say.
+//! Whether BPF is refused here, and by what: from the error, or by asking the kernel where the error does not
+//! show it.
 //!
-//! It decides nothing: the session decides whether to observe less closely instead.
+//! The session decides whether to continue without BPF.
 
 use std::{error::Error, io};
 
 use crate::loader::LoadError;
 
-/// Why there is no kernel side.
+/// Why BPF is not used.
 #[derive(Debug)]
 pub enum Refusal {
     /// The user asked for none.
@@ -43,7 +43,7 @@ fn try_map() -> io::Result<()> {
     if map < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: just created, and not used elsewhere.
     unsafe { libc::close(map as libc::c_int) };
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The agent's end of the ring: shared memory that cannot shrink, and the one reader of it.
+//! The agent's end of the ring: shared memory that cannot shrink, with a single reader.
 //!
-//! Each word is read once, by an atomic load, into private memory: others that share it may write anything at
-//! any time. A slot that never becomes done holds the reader for a bounded time. It does not know what the
-//! words mean.
+//! Each word is read once, by an atomic load, into private memory: programs that share it may write anything
+//! at any time. A slot that is never finished blocks the reader for a bounded time. The words are interpreted
+//! elsewhere.
 
 use std::{
     io,
@@ -103,7 +103,7 @@ impl Ring {
         HEADER_BYTES / 8 + (position & (self.slots - 1)) as usize * SLOT_WORDS
     }
 
-    /// Head of the ring. At most a whole ring is ahead, whatever the shared word says.
+    /// Head of the ring. At most a whole ring is ahead, whatever the shared word claims.
     pub(super) fn claimed(&self) -> u64 {
         self.tail.wrapping_add(self.waiting().min(self.slots))
     }
@@ -119,8 +119,8 @@ impl Ring {
         if waiting > u64::MAX / 2 { 0 } else { waiting }
     }
 
-    /// The next whole record. A slot that is not done after `patience` is passed over, with all that were
-    /// claimed when it was found so. Each call passes over at most the whole ring, whatever its head says.
+    /// The next whole record. A slot that is unfinished after `patience` is skipped, together with all slots
+    /// that were claimed by then. Each call skips at most the whole ring, whatever its head claims.
     pub(super) fn next(&mut self, patience: Duration) -> Option<Words> {
         for _ in 0..self.slots {
             let head = self.claimed();
@@ -183,7 +183,7 @@ fn memory() -> io::Result<OwnedFd> {
         Some(libc::EINVAL) => make(0),
         _ => Err(error),
     })?;
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: just created, and not used elsewhere.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 

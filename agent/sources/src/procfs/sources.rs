@@ -45,7 +45,7 @@ pub fn sources() -> Vec<Verdict> {
     ]
 }
 
-/// How to lift the refusal.
+/// How to get BPF permitted.
 const REMEDY: &str =
     "root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, and no filter of system calls that refuses bpf(2)";
 

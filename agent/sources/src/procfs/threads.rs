@@ -1,6 +1,6 @@
-//! Turns threads' own reports into ledgers that only grow, with the births and ends that nobody reported.
+//! Turns threads' own reports into ledgers that only grow, with starts and ends that no thread reported.
 //!
-//! Yields the records that the kernel side would have sent. A ledger's accounts add up to the time since its
+//! Yields the records that the BPF programs would have sent. A ledger's accounts add up to the time since its
 //! thread was first seen, to the nanosecond: time that the thread's clock and its `schedstat` do not explain
 //! is `other`.
 
@@ -19,16 +19,16 @@ use super::{
 };
 use crate::record::Record;
 
-/// Most copies of the library in one thread that are told apart.
+/// Maximum number of distinguished copies of the library in one thread.
 const COPIES: usize = 16;
-/// Most threads without room that are told apart, to be counted.
+/// Maximum number of distinguished threads beyond the limit, for counting.
 const MISSED_MOST: usize = 1 << 16;
 /// Most that `cpu` and `runq` may be ahead of the wall clock at an edge and still be charged later. Each is
 /// read at its own instant, and a thread that is preempted between two readings has its wait in only one of
 /// them.
 const AHEAD_NS: u64 = 20_000_000;
 
-/// All threads seen, by process and number.
+/// All threads seen, by process and thread ID.
 #[derive(Debug)]
 pub(super) struct Threads {
     known: HashMap<(u32, u32), Known>,
@@ -42,7 +42,7 @@ pub(super) struct Threads {
     here: HashSet<u32>,
     /// Number of threads that triggers a look for ended ones.
     crowd: usize,
-    /// Threads beyond the most, as far as they are told apart.
+    /// Threads beyond the limit, as far as they are distinguished.
     missed: HashSet<(u32, u32)>,
 }
 
@@ -57,7 +57,7 @@ struct Known {
     last: Reading,
     /// Time by which the clocks were ahead: to be charged as soon as there is room for it.
     ahead: Ahead,
-    /// Its name, as last seen in /proc; none if it was not there.
+    /// Name, as last read from /proc; none if it was not there.
     comm: Option<[u8; COMM_BYTES]>,
 }
 
@@ -313,7 +313,7 @@ impl Known {
         ledger.involuntary = ledger.involuntary.wrapping_add(grown(self.last.involuntary, now.involuntary));
         let (minor_faults, major_faults) =
             (now.minor_faults.max(self.last.minor_faults), now.major_faults.max(self.last.major_faults));
-        // A failed reading (no descriptor was free) does not restart from zero: waits meanwhile are part of
+        // A failed reading (no descriptor was free) does not restart from zero: waits since then are part of
         // the next growth.
         let run_delay_ns = now.run_delay_ns.or(self.last.run_delay_ns);
         self.last = Reading { run_delay_ns, minor_faults, major_faults, ..*now };
