@@ -10,8 +10,9 @@ fn main() -> anyhow::Result<()> {
     helper(&manifest.join("../nvml"), &out).context("building the program that asks NVIDIA's library")
 }
 
-/// It loads a library of the guest's, so it needs the guest's C library, glibc wherever NVIDIA has a driver.
-/// A build for another architecture has none to link with, and carries nothing.
+/// Builds the NVML process. It loads a library of the guest, so it needs the guest's C library, which is
+/// glibc wherever NVIDIA has a driver. A build for another architecture has no such library to link with, and
+/// contains no NVML process.
 fn helper(crate_: &Path, out: &Path) -> anyhow::Result<()> {
     for part in ["src", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={}", crate_.join(part).display());
@@ -23,7 +24,7 @@ fn helper(crate_: &Path, out: &Path) -> anyhow::Result<()> {
         let folder = out.join("nvml-target");
         let mut cargo = nested_cargo(crate_, &target, &folder)?;
         cargo.args(["--features", "helper", "--bin", "guestscope-nvml"]);
-        // For size; the workspace's release profile is that of the workloads.
+        // Optimised for size; the workspace's release profile is that of the workloads.
         for (key, value) in [("OPT_LEVEL", "s"), ("LTO", "fat"), ("CODEGEN_UNITS", "1"), ("PANIC", "abort")] {
             cargo.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
         }

@@ -1,4 +1,5 @@
-//! What build scripts share: files that travel inside the agent are built by nested cargo runs, and packed.
+//! Shared code of build scripts: builds the files that are embedded in the agent by nested cargo runs, and
+//! packs them.
 #![expect(clippy::print_stdout, reason = "cargo reads what build scripts print")]
 
 use std::{
@@ -9,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
-/// Where a build script finds its crate and puts what it makes.
+/// Directory of the build script's crate, and its output directory.
 #[derive(Debug)]
 pub struct Places {
     /// Folder of the crate. Not that of when the script was built: it may be run for a copy of the workspace.
@@ -19,7 +20,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Those of the running build script.
+    /// The directories of the running build script.
     ///
     /// # Errors
     /// Cargo did not start it.

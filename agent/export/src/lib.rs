@@ -1,5 +1,5 @@
-//! Finished requests for other programs: as traces over OTLP, or as a file for Perfetto. Each knows one
-//! format, and calls nobody who observes.
+//! Exports of finished requests: as traces over OTLP, or as a file for Perfetto. One module per format; none
+//! calls back into the observation.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]

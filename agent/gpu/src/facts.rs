@@ -1,4 +1,4 @@
-//! The helper's report of devices, as the manifest keeps it: a driver's texts are cut and cleaned.
+//! The NVML process's report of devices, as the manifest keeps it: texts of the driver are cut and cleaned.
 
 use guestscope_nvml::{Device, Hello, MOST_DEVICES, Virtualization};
 

@@ -1,7 +1,7 @@
-//! The helper's process: started from memory, read line by line, given up when it falls silent.
+//! The NVML process: started from memory, read line by line, given up when it falls silent.
 //!
-//! It runs as `nobody`, without any capability, ends with this process, and its lines are trusted no more
-//! than any program's.
+//! It runs as `nobody`, without any capability, ends with this process, and its lines are as untrusted as any
+//! program's.
 
 use std::{
     collections::BTreeSet,
@@ -43,18 +43,19 @@ use crate::{carried, guarded, phase::GpuReading, privileges};
 const FIRST: Duration = Duration::from_secs(30);
 /// Limit between two lines: a driver that takes so long for one device hangs.
 const SILENCE: Duration = Duration::from_secs(10);
-/// If this process looks so much later than planned, it has not run, and perhaps the helper has not either.
+/// If this process wakes up so much later than planned, it has not run, and perhaps the NVML process has not
+/// either.
 const LATE: Duration = Duration::from_secs(1);
-/// Limit from the end of the helper's output to its exit.
+/// Time limit from the end of its output to its exit.
 const GONE: Duration = Duration::from_secs(1);
 /// Most troubles that are reported.
 const MOST_TROUBLES: usize = 8;
 /// Longest line: one with 64 devices has some 20 kB.
 const LONGEST_LINE: usize = 256 << 10;
-/// Longest text of the helper that is kept, characters.
+/// Maximum length of a text of the NVML process, characters.
 const TEXT: usize = 300;
 
-/// A helper that runs.
+/// A running NVML process.
 #[derive(Debug)]
 pub(super) struct Helper {
     child: Child,
@@ -75,14 +76,14 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts the helper for this driver, with this period of readings. The error is for people.
+    /// Starts the NVML process for this driver, with this period of readings. The error is for people.
     pub(super) fn start(driver: &Driver, period: Duration) -> Result<Self, String> {
         let program = carried::helper().map_err(|error| format!("it cannot be unpacked: {error}"))?;
         let program = program.ok_or("this build of guestscope carries none")?;
         let file = in_memory(&program).map_err(|error| format!("it cannot be put into memory: {error}"))?;
         let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let path = Path::new(&driver.library);
-        // Where other users may not read the path, the helper inherits the open file.
+        // Where other users may not read the path, the NVML process inherits the open file.
         let file = if user::may_read(path) { None } else { guarded::open_file(path).ok() };
         let inherited = file.as_ref().map(|file| inherited(file.as_fd())).transpose();
         let inherited = inherited.map_err(|error| format!("its library cannot be handed to it: {error}"))?;
@@ -101,14 +102,14 @@ impl Helper {
     pub(super) fn of_script(script: &Path, patience: Duration) -> Result<Self, String> {
         let mut shell = Command::new("sh");
         shell.arg(script);
-        // `nobody` may not read a test's files.
+        // `nobody` may not read the files of a test.
         Self::spawn(shell, User::Own, patience)
     }
 
     fn spawn(mut command: Command, user: User, patience: Duration) -> Result<Self, String> {
-        // What a driver's library says on standard error does not belong between the program's lines. Nothing
-        // is ever written to the helper's standard input: the kernel kills it when this end is closed,
-        // however this process ends.
+        // Messages of the driver's library on standard error must not appear between the program's lines.
+        // Nothing is ever written to the NVML process's standard input: the kernel kills it when this end is
+        // closed, however this process ends.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C is for the program; the agent passes it on.
         command.process_group(0);
@@ -148,13 +149,13 @@ impl Helper {
         self.cpu_at_end.or_else(|| self.clock())
     }
 
-    /// None once it has been waited for.
+    /// None once the process has been waited for.
     fn clock(&self) -> Option<Duration> {
         let clock = clock_getcpuclockid(Pid::from_raw(self.child.id().cast_signed())).ok()?;
         clock.now().ok().map(Duration::from)
     }
 
-    /// The helper's next news.
+    /// The next news of the NVML process.
     pub(super) async fn next(&mut self) -> News {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
@@ -208,7 +209,8 @@ impl Helper {
         }
     }
 
-    /// How it ended, unless well. Its output is closed, so this takes no time unless the driver holds it.
+    /// How it ended; none if it ended normally. Its output is closed, so this takes no time unless the driver
+    /// holds it.
     async fn ended(&mut self, by: Instant) -> Option<String> {
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -218,7 +220,8 @@ impl Helper {
                     }
                     (None, Some(trouble), _) => Some(trouble),
                     (None, None, Some(0)) => None,
-                    // The loader says why on standard error, which nobody reads, and in its own language.
+                    // The loader reports the reason on standard error, which is not read, and in the guest's
+                    // language.
                     (None, None, _) if self.devices.is_none() => {
                         Some(format!("it does not start here ({status}): it needs glibc 2.34"))
                     }
@@ -234,9 +237,9 @@ impl Helper {
 }
 
 impl Drop for Helper {
-    /// A helper that hangs in the driver cannot be waited for: its next parent reaps it.
+    /// An NVML process that hangs in the driver cannot be waited for: its next parent reaps it.
     fn drop(&mut self) {
-        // This ends the helper, whatever its user; a program in its place has to be killed.
+        // This ends the NVML process, whatever its user; another program in its place has to be killed.
         drop(self.child.stdin.take());
         let _ = self.child.kill();
         let _ = self.child.try_wait();
@@ -247,7 +250,7 @@ fn over(why: &str) -> News {
     News::Over(Some(why.to_owned()))
 }
 
-/// The path by which the helper opens a file that is open here: it inherits the descriptor.
+/// The path by which the NVML process opens a file that is open here: it inherits the descriptor.
 fn inherited(file: BorrowedFd<'_>) -> io::Result<String> {
     fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
     Ok(format!("/proc/self/fd/{}", file.as_raw_fd()))

@@ -1,8 +1,8 @@
-//! Facts about NVIDIA's graphics processors: which there are, and their readings while a program runs.
+//! NVIDIA's graphics processors: which there are, and their readings while a program runs.
 //!
-//! A static binary cannot load the driver's library, so a helper does ([`helper`]): a program of its own,
-//! carried inside this one. Without a driver no helper is started. If it hangs in the driver or dies, the
-//! readings end and nothing else does. Yields [`News`]; it keeps nothing.
+//! A static binary cannot load the driver's library, so a separate program does: the NVML process
+//! ([`helper`]), embedded in this binary. Without a driver it is not started. If it hangs in the driver or
+//! dies, only the readings end. Yields [`News`]; nothing is kept.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]
@@ -35,7 +35,7 @@ use guestscope_platform as platform;
 /// Period of the readings: drivers themselves sample every sixth of a second at most.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// News from the helper.
+/// News from the NVML process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// The devices; comes first.
@@ -44,7 +44,7 @@ pub enum News {
     Reading(GpuReading),
     /// A trouble that leaves the rest intact, for people, such as a lost device.
     Trouble(String),
-    /// No more news, and the reason, for people; none where there is no device.
+    /// No more news, and the reason, for people; no reason if there is no device.
     Over(Option<String>),
 }
 
@@ -52,26 +52,27 @@ pub enum News {
 #[derive(Debug, Default)]
 pub struct Gpus {
     helper: Option<Helper>,
-    /// CPU time of the helper at the last look.
+    /// CPU time of the NVML process when it was last read.
     cpu: Duration,
 }
 
 impl Gpus {
-    /// Starts the helper where there is a driver. Needs the event loop.
+    /// Starts the NVML process if there is a driver. Needs the event loop.
     ///
     /// # Errors
-    /// Why the helper does not run, for people.
+    /// Why the NVML process does not run, for people.
     pub fn start(driver: Option<&Driver>) -> Result<Self, String> {
         let helper = driver.map(|driver| Helper::start(driver, PERIOD)).transpose()?;
         Ok(Self { helper, cpu: Duration::ZERO })
     }
 
-    /// Number of the helper's process, which is not among the observed ones.
+    /// Process ID of the NVML process, which is not observed.
     pub fn pid(&self) -> Option<u32> {
         self.helper.as_ref().map(Helper::pid)
     }
 
-    /// CPU time of the helper so far, user and system, all threads: the driver's share of a reading included.
+    /// CPU time of the NVML process so far, user and system, all threads: the driver's share of a reading
+    /// included.
     pub fn cpu(&mut self) -> Duration {
         if let Some(cpu) = self.helper.as_ref().and_then(Helper::cpu) {
             self.cpu = cpu;

@@ -1,4 +1,4 @@
-//! Is there an NVIDIA driver, and where is its library? Yields a path or a name; loads nothing.
+//! Finds NVIDIA's library, if there is a driver. Yields a path or a name; nothing is loaded.
 
 use std::{
     ffi::OsString,
@@ -11,7 +11,7 @@ use crate::untrusted::Shown as _;
 
 /// Path of the library where it lies elsewhere; [`OFF`] for no driver at all.
 const LIBRARY_VARIABLE: &str = "GUESTSCOPE_NVML";
-/// No device is asked: a sleeping one is not woken, and may be reset.
+/// No device is queried: a sleeping one is not woken, and may be reset.
 const OFF: &str = "off";
 /// The library's name in NVIDIA's drivers.
 const NAME: &str = "libnvidia-ml.so.1";
@@ -40,13 +40,13 @@ pub struct Driver {
     pub evidence: String,
 }
 
-/// Whether nobody but root can have put this file there or can replace it: its code is run, and by root where
-/// nobody else may use the devices. `root` stands for `/`, and its owner counts as root.
+/// Whether only root can have put this file there or can replace it. Its code is executed, as root if only
+/// root may use the devices. `root` stands for `/`, and its owner counts as root.
 pub(super) fn is_roots_alone(root: &Path, path: &Path) -> bool {
     let Ok(top) = root.canonicalize() else { return false };
     let Ok(owner) = std::fs::metadata(&top).map(|found| found.uid()) else { return false };
     let is_safe = |path: &Path| {
-        // With an access control list, these bits are the most that it grants.
+        // With an access control list, these bits are the maximum that it grants.
         std::fs::metadata(path).is_ok_and(|found| found.uid() == owner && found.mode() & 0o022 == 0)
     };
     // Links are root's where they lie in such directories.
@@ -59,7 +59,7 @@ pub fn find(root: &Root) -> Option<Driver> {
     find_in(root, std::env::var_os(LIBRARY_VARIABLE))
 }
 
-/// The same; `named` is what the environment says.
+/// Like [`find`], with the value of the environment variable in `named`.
 pub(super) fn find_in(root: &Root, named: Option<OsString>) -> Option<Driver> {
     if named.as_ref().is_some_and(|named| named == OFF) {
         return None;

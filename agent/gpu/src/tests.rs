@@ -1,4 +1,4 @@
-//! Places of a driver; what a helper may say, and that none of it is trusted.
+//! Places of a driver; what an NVML process may say, and that none of it is trusted.
 
 use std::{ffi::OsString, fs, path::Path, time::Duration};
 
@@ -28,7 +28,7 @@ fn a_driver_is_found_by_its_library_or_its_device() {
     assert_eq!(found(None).unwrap().library, "/usr/lib64/libnvidia-ml.so.1");
     assert_eq!(found(Some("/opt/x.so")).unwrap().library, "/opt/x.so");
     assert_eq!(found(Some("off")), None);
-    // A home directory is among the places: its owner must not decide what root's helper runs.
+    // A home directory is among the places: its owner must not decide what root's NVML process runs.
     fs::remove_file(tree.path().join("usr/lib64/libnvidia-ml.so.1")).unwrap();
     touch(tree.path(), "home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1");
     assert_eq!(found(None).unwrap().library, "/home/kubernetes/bin/nvidia/lib64/libnvidia-ml.so.1");
@@ -75,7 +75,7 @@ async fn it_introduces_itself_once_and_tells_of_what_it_named() {
     assert_eq!((known, devices, troubles), (1, vec![1], 8));
 }
 
-/// Scripts in place of the helper.
+/// Scripts in place of the NVML process.
 #[tokio::test]
 async fn whatever_a_helper_does_is_told_and_ends_nothing_else() {
     let long = format!("head -c {} /dev/zero", 2 << 20);
@@ -153,7 +153,7 @@ fn no_driver_is_no_error() {
     assert!(Gpus::start(None).is_ok());
 }
 
-/// The helper itself, with a file that is no library: it says so.
+/// The NVML process itself, with a file that is no library: it says so.
 #[tokio::test]
 async fn a_library_that_cannot_be_loaded_is_named() {
     let driver = Driver { library: "/nowhere/libnvidia-ml.so.1".into(), evidence: String::new() };

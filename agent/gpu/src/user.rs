@@ -1,4 +1,4 @@
-//! The user that the helper runs as: `nobody`, unless the devices or the library admit only root. Looks at
+//! The user of the NVML process: `nobody`, unless the devices or the library admit only root. Reads file
 //! modes; changes nothing.
 
 use std::{
@@ -10,7 +10,7 @@ use nix::unistd::Gid;
 
 use super::library;
 
-/// The user that the helper runs as.
+/// The user of the NVML process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum User {
     /// `nobody`, in the groups that the devices require.
@@ -35,7 +35,7 @@ pub(super) fn may_read(path: &Path) -> bool {
 
 /// `user`, unless the library is a file that others may not read: the kernel checks its mode even where an
 /// open descriptor of it is opened again (`/proc/self/fd/N`), but not the directories above it. A library
-/// that others than root could have put there runs as `nobody` in any case. `root` stands for `/`.
+/// that any user but root could have put there runs as `nobody` in any case. `root` stands for `/`.
 pub(super) fn for_library(root: &Path, path: &Path, user: User) -> User {
     let Ok(path) = path.canonicalize() else { return user };
     if !library::is_roots_alone(root, &path) {
@@ -62,7 +62,7 @@ fn of(devices: impl Iterator<Item = (u32, u32)>) -> User {
     for (mode, group) in devices {
         match () {
             () if mode & 0o006 == 0o006 => {}
-            // Root's group would be admitted to much else.
+            // Root's group would give access to much else.
             () if mode & 0o060 == 0o060 && group != 0 => groups.push(Gid::from_raw(group)),
             () => return User::Own,
         }

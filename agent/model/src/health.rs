@@ -138,7 +138,7 @@ pub struct KernelLosses {
 /// Resources that the agent used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCost {
-    /// CPU time of the agent's process, user and system, in its own threads, and of the NVML reader.
+    /// CPU time of the agent's process, user and system, in its own threads, and of the NVML process.
     pub cpu: Duration,
     /// Wall time to which the CPU times refer.
     pub wall: Duration,

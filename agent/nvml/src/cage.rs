@@ -1,8 +1,8 @@
 //! A filter of system calls (seccomp) around the driver's library, which needs devices and nothing else of
 //! this machine.
 //!
-//! The calls that a third party's library needs cannot be listed, so those that it can never need are
-//! refused. Where the kernel has no filters the helper runs without one, as a user without any rights.
+//! The calls that a closed library needs cannot be listed, so those that it can never need are refused. If
+//! the kernel has no filters, the NVML process runs without one, as a user without any rights.
 
 use libc::{
     BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO,

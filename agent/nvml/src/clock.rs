@@ -1,7 +1,6 @@
-//! The kernel's monotonic clock and the moments at which samples are due.
+//! The kernel's monotonic clock and the times at which samples are due.
 //!
-//! Yields nanoseconds and [`Pace`]. Waiting itself is the business of `parent`, which watches the reader
-//! meanwhile.
+//! Yields nanoseconds and [`Pace`]. `parent` does the waiting, since it watches the reader at the same time.
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -36,7 +35,7 @@ impl Pace {
     }
 
     /// The next deadline. Deadlines that have passed are dropped and never caught up: after a long stop, a
-    /// burst of samples of one state would tell nothing and load a driver that was slow already.
+    /// burst of samples of one state would add nothing and would load a driver that was slow already.
     pub(crate) fn next_after(&mut self, now_ns: u64) -> u64 {
         let late_ns = now_ns.saturating_sub(self.due_ns);
         self.due_ns += (late_ns / self.period_ns + 1) * self.period_ns;

@@ -1,4 +1,4 @@
-//! NVML's answers as messages: what is there and one reading of a device.
+//! NVML's answers as messages: the list of devices, and readings of a device.
 //!
 //! Yields `Device` and `Sample`. A value that the driver does not support, or fails to read this time, is
 //! None; only a lost device is an error. It never writes to a device or to the driver's settings. While NVML

@@ -1,11 +1,11 @@
-//! What the NVML helper says to the agent: one JSON object per line on its standard output.
+//! Messages from the NVML process to the agent: one JSON object per line on its standard output.
 //!
-//! Yields [`Message`] and the words for NVML's throttle reasons. It deliberately brings serde and nothing
-//! else: neither NVML nor a JSON library, because the agent that reads these lines has its own.
+//! Yields [`Message`] and the words for NVML's throttle reasons. The crate depends on serde only, neither on
+//! NVML nor on a JSON library, because the agent that reads these lines has its own.
 //!
-//! Order: one [`Hello`], then [`Sample`]s for as long as the helper lives. A [`Failed`] may come anywhere; it
-//! ends the helper only if nothing is left to read, which the exit code tells, not the message. A reader must
-//! expect lines that stop in the middle: the helper may hang in the driver or die at any call.
+//! Order: one [`Hello`], then [`Sample`]s for as long as the NVML process lives. A [`Failed`] may come
+//! anywhere; the process ends only if nothing is left to read, which its exit code shows, not the message. A
+//! reader must expect incomplete lines: the process may hang in the driver or die at any call.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub use throttle::{CLOCKS_HELD, THROTTLE_REASONS, throttle_words};
 /// endless loop.
 pub const MOST_DEVICES: u32 = 64;
 
-/// One line of the helper's output.
+/// One line of output of the NVML process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
@@ -43,7 +43,7 @@ pub struct Hello {
     pub devices: Vec<Device>,
 }
 
-/// What does not change about a device. What the driver does not tell is None.
+/// Constant facts about a device. Values that the driver does not report are None.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// NVML's index, by which samples name the device; it may differ from CUDA's.
@@ -57,15 +57,15 @@ pub struct Device {
     /// Address as NVML writes it, with a domain of eight digits: `00000000:3B:00.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci_bus_id: Option<String>,
-    /// All of its memory.
+    /// Size of its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// How the device came into this machine.
+    /// How the device is attached to this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtualization: Option<Virtualization>,
 }
 
-/// NVML's virtualization mode of a device, seen from where the helper runs.
+/// NVML's virtualization mode of a device, as seen by the NVML process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Virtualization {
@@ -81,7 +81,7 @@ pub enum Virtualization {
     HostVsga,
 }
 
-/// One reading of one device. A value that the driver does not tell, always or this time, is None.
+/// One reading of one device. A value that the driver does not report, always or this time, is None.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// CLOCK_MONOTONIC when the device had been read, ns.
@@ -117,7 +117,7 @@ pub struct Sample {
     pub throttle_reasons: Option<u64>,
 }
 
-/// A failed operation; everything else goes on.
+/// A failed operation; the others continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
     /// The operation, and the driver's or the loader's reason, for people.
@@ -128,7 +128,7 @@ pub struct Failed {
 mod tests {
     use super::{Device, Failed, Hello, Message, Sample, Virtualization};
 
-    /// One of each message, with everything told and with nothing told.
+    /// One message of each kind, with all values and with none.
     fn messages() -> Vec<Message> {
         let device = Device {
             index: 1,

@@ -1,13 +1,14 @@
-//! The helper `guestscope-nvml LIBRARY PERIOD_MS`: reads every NVIDIA device through NVML once per period.
+//! The NVML process, `guestscope-nvml LIBRARY PERIOD_MS`: reads every NVIDIA device through NVML once per
+//! period.
 //!
-//! Yields the lines of `guestscope_nvml::Message`. The agent is static and cannot load a library, and a call
-//! into the driver may hang or take the process down; so NVML lives here, in a process whose loss costs
-//! nothing but samples. It keeps no state, retries nothing and has no timeout: one call may block forever,
-//! and the parent decides how long to wait. A helper that hangs inside the kernel outlives even SIGKILL until
-//! the driver returns, so nobody should wait for its end without a limit.
+//! Prints the lines of `guestscope_nvml::Message`. The agent is static and cannot load a library, and a call
+//! into the driver may hang or crash the process: so NVML is used here, in a process whose loss costs only
+//! samples. It keeps no state, retries nothing and has no timeout: a call may block forever, and the parent
+//! decides how long to wait. A process that hangs inside the kernel survives even SIGKILL until the driver
+//! returns, so waiting for its end needs a time limit.
 //!
 //! Exit codes: 0 if there was no device or no reader (any more), 1 if there was nothing (left) to read, as a
-//! `Failed` has said, 2 for a wrong command line.
+//! `Failed` has reported, 2 for a wrong command line.
 
 mod cage;
 mod clock;
@@ -32,7 +33,7 @@ const LONGEST_PERIOD_MS: u64 = 3_600_000;
 const NS_PER_MS: u64 = 1_000_000;
 
 fn main() -> ExitCode {
-    // Before anything that can block: from here on the helper cannot outlive its parent.
+    // Before anything that can block: from now on this process cannot outlive its parent.
     let tied = parent::tie();
     let Some(Arguments { library, period_ns }) = Arguments::read(env::args_os().skip(1)) else {
         eprintln!("usage: guestscope-nvml LIBRARY PERIOD_MS");

@@ -1,8 +1,8 @@
-//! Ties between the helper and the agent, its parent: the kernel's signal when the agent's end of a pipe is
-//! closed, and the pipe that the helper writes to. Also keeps other processes out of the helper.
+//! Ties between the NVML process and the agent, its parent: the kernel's signal when the agent's end of a
+//! pipe is closed, and the output pipe. Also keeps other processes from tracing this one.
 //!
 //! Yields whether the output still has a reader. It does not compare `getppid` with 1: an agent that is the
-//! first process of its container has that number and is alive.
+//! first process of its container has that ID and is alive.
 
 use std::io;
 
@@ -32,8 +32,8 @@ pub(crate) fn tie() -> io::Result<()> {
     die_with_stdin()
 }
 
-/// The kernel signals every event of the pipe, and nobody writes to it, so the event is that its other end is
-/// closed. A helper that is started by hand has a terminal or a file there, and goes without.
+/// The kernel signals every event of the pipe. Nothing is ever written to it, so an event means that its
+/// other end is closed. If started by hand, with a terminal or a file there, this does nothing.
 fn die_with_stdin() -> io::Result<()> {
     // SAFETY: all zeros are a valid `stat`, and it lives across the call.
     let is_pipe = unsafe {
@@ -59,13 +59,13 @@ fn die_with_stdin() -> io::Result<()> {
 }
 
 /// Whether standard output still has a reader. Asked once after [`tie`], this closes its gap: a parent that
-/// died before the signal was requested has left a pipe that nobody reads.
+/// died before the signal was requested has left a pipe without a reader.
 pub(crate) fn reads() -> bool {
     reads_until(0)
 }
 
 /// Waits until that time of CLOCK_MONOTONIC; false, at once, when standard output has no reader any more. So
-/// a closed pipe ends the helper immediately, not at its next line, which may be an hour away.
+/// a closed pipe ends the process immediately, not at its next line, which may be an hour away.
 pub(crate) fn reads_until(deadline_ns: u64) -> bool {
     loop {
         let left_ns = deadline_ns.saturating_sub(clock::now_ns());

@@ -1,6 +1,6 @@
 //! The bits of NVML's throttle reasons (`nvmlClocksEventReasons` in newer headers) as words.
 //!
-//! Yields [`THROTTLE_REASONS`] and which of them hold clocks down. A bit that NVIDIA adds later has no word
+//! Yields [`THROTTLE_REASONS`] and which of them lower the clocks. A bit that NVIDIA adds later has no word
 //! here: it stays in the mask and is otherwise ignored.
 
 const GPU_IDLE: u64 = 0x1;

@@ -35,7 +35,7 @@ pub(crate) enum Behaviour {
     OldDriver,
 }
 
-/// What the environment asked for.
+/// The behaviour that the environment chose.
 pub(crate) fn chosen() -> Behaviour {
     static CHOSEN: OnceLock<Behaviour> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -66,7 +66,7 @@ fn named(word: &str) -> Option<Behaviour> {
     })
 }
 
-/// How many devices there are.
+/// Number of devices.
 pub(crate) fn devices() -> u32 {
     if chosen() == Behaviour::NoDevices { 0 } else { u32::try_from(DEVICES.len()).unwrap_or_default() }
 }

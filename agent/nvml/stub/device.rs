@@ -1,7 +1,7 @@
-//! The questions about one device.
+//! Queries of one device.
 //!
-//! Yields the functions `nvmlDeviceGet...` that take a handle, each answered from `values`. Readings are
-//! counted here, and here the stub hangs, dies or loses a device at the reading that `behaviour` names.
+//! Defines the functions `nvmlDeviceGet...` that take a handle, answered from `values`. Readings are counted
+//! here, and here the stub hangs, dies or loses a device at the reading that `behaviour` names.
 
 use std::{
     ffi::{c_char, c_uint, c_ulonglong},
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, out: *mut PciIn
     unsafe { answer(device, out, info) }
 }
 
-/// How a device came into the machine.
+/// How a device is attached to the machine.
 ///
 /// # Safety
 /// `out` is null or may be written.
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn nvmlDeviceGetVirtualizationMode(device: Device, out: *m
     unsafe { answer(device, out, |index, _| DEVICES[index].virtualization) }
 }
 
-/// The memory of a device, as every driver tells it: what is reserved counts as used.
+/// The memory of a device, in the form that every driver has: reserved memory counts as used.
 ///
 /// # Safety
 /// `out` is null or may be written.
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, out: *mut Memor
     unsafe { answer(device, out, memory) }
 }
 
-/// The memory of a device, as drivers since 510 tell it.
+/// The memory of a device, in the form that drivers have since 510.
 ///
 /// # Safety
 /// `out` is null or may be read and written.
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, out: *mut Me
     unsafe { answer(device, out, memory) }
 }
 
-/// Begins a reading: counts it, misbehaves if its turn has come, and tells how busy the device was.
+/// Begins a reading: counts it, misbehaves if its turn has come, and returns how busy the device was.
 ///
 /// # Safety
 /// `out` is null or may be written.

@@ -1,10 +1,10 @@
-//! libnvidia_ml_stub.so: the NVML functions that the helper calls, with two invented devices, for machines
-//! without a GPU.
+//! libnvidia_ml_stub.so: the NVML functions that the NVML process calls, with two invented devices, for
+//! machines without a GPU.
 //!
-//! Yields numbers that follow from the count of readings alone, so tests can name them, and misbehaves as the
-//! environment variable `GUESTSCOPE_NVML_STUB` says (`behaviour`). A reading begins with
-//! `nvmlDeviceGetUtilizationRates`, the helper's first query; what follows belongs to the same reading. It
-//! takes nothing from NVIDIA's headers: names, numbers and layouts of this ABI are those of the functions'
+//! Returns numbers that follow from the count of readings alone, so that tests can predict them, and
+//! misbehaves as the environment variable `GUESTSCOPE_NVML_STUB` says (`behaviour`). A reading begins with
+//! `nvmlDeviceGetUtilizationRates`, the first query of a reading; what follows belongs to it. Nothing is
+//! copied from NVIDIA's headers: names, numbers and layouts of this ABI are those of the functions'
 //! documentation.
 
 mod behaviour;
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn nvmlSystemGetNVMLVersion(out: *mut c_char, length: c_ui
     unsafe { text(NVML_VERSION, out, length) }
 }
 
-/// How many devices there are.
+/// Number of devices.
 ///
 /// # Safety
 /// `out` is null or may be written.

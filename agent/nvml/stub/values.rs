@@ -1,7 +1,7 @@
-//! The two invented devices and what they show.
+//! The two invented devices and their readings.
 //!
 //! Yields [`DEVICES`] and [`Values`]: every number follows from the device and from its count of readings, so
-//! a test can predict the next line. Nothing here asks for the time.
+//! that a test can predict the next line. Time is not used.
 
 use std::ffi::CStr;
 
@@ -13,7 +13,7 @@ pub(crate) const NVML_VERSION: &CStr = c"12.550.54.15";
 /// Memory that the driver reserves on each device.
 pub(crate) const RESERVED_BYTES: u64 = 256 * MIB;
 
-/// What does not change about a device.
+/// Constant facts about a device.
 pub(crate) struct Fixed {
     pub(crate) name: &'static CStr,
     pub(crate) uuid: &'static CStr,
@@ -46,7 +46,7 @@ pub(crate) const DEVICES: [Fixed; 2] = [
     },
 ];
 
-/// What a device shows at one reading.
+/// Values of a device at one reading.
 pub(crate) struct Values {
     pub(crate) utilization_percent: u32,
     pub(crate) memory_utilization_percent: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Values {
     pub(crate) throttle_reasons: u64,
 }
 
-/// Idle; free; held by the power cap; hot, with a bit that no documentation names.
+/// Idle; free; limited by the power cap; hot, with a bit that no documentation names.
 const THROTTLE_CYCLE: [u64; 4] = [0x1, 0x0, 0x4, 0x8 | 0x20 | 1 << 40];
 
 impl Values {

@@ -1,5 +1,5 @@
-//! The helper as a process, against the stub of NVML: its output when all is well, and that each failure of a
-//! driver ends it, or does not, as the agent is told to expect.
+//! The NVML process as a process, against the stub of NVML: its output when all is well, and that each
+//! failure of a driver ends it, or does not, as the agent is told to expect.
 //!
 //! No time is asserted but generous limits; how deadlines are kept is tested where they are computed.
 
@@ -203,8 +203,8 @@ fn a_closed_pipe_ends_it_at_once() {
     assert_eq!(end_of(&mut child).code(), Some(0));
 }
 
-/// The state after a parent that died before the helper could request the signal. The helper must not even
-/// begin to initialise.
+/// The state after a parent that died before the NVML process could request the signal. The NVML process must
+/// not even begin to initialise.
 #[test]
 fn a_pipe_closed_from_the_start_ends_it_before_it_can_hang() {
     let (reader, writer) = io::pipe().expect("a pipe");
@@ -217,7 +217,7 @@ fn a_pipe_closed_from_the_start_ends_it_before_it_can_hang() {
 fn the_parents_death_kills_it_even_while_it_hangs() {
     for behaviour in ["", "hang-init"] {
         let mut shell = Command::new("sh");
-        // The pipe stays open in this process, so it is not the pipe that ends the helper.
+        // The pipe stays open in this process, so it is not the pipe that ends the NVML process.
         shell.args(["-c", r#""$0" "$1" "$2" & echo $!; wait"#, HELPER]).arg(stub()).arg(PERIOD_MS);
         behave(&mut shell, behaviour);
         let mut shell = shell.stdout(Stdio::piped()).spawn().expect("a shell starts");
@@ -249,7 +249,7 @@ fn it_can_gain_no_privileges() {
     assert_eq!(status(running.child.id(), "NoNewPrivs").as_deref(), Some("1"));
 }
 
-/// Meanwhile the helper waits inside a write. It does not catch up on missed readings: each begins at a
+/// Meanwhile the NVML process waits inside a write. It does not catch up on missed readings: each begins at a
 /// deadline of its own, so between two readings lie at least the periods between them, however slow this
 /// machine is.
 #[test]

@@ -1,5 +1,5 @@
-//! What people read: a run's summary, explanations and comparisons as text for terminals, and the same as
-//! JSON; a report as a page for browsers.
+//! Output for people: a run's summary, explanations and comparisons as text for terminals and as JSON; a
+//! report as a page for browsers.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]

@@ -121,7 +121,7 @@ fn forget_what_could_come_back() {
 }
 
 /// Drops all capabilities, in this thread only: for a thread that only computes and writes, and for a process
-/// that is about to execute the NVML reader. Makes nothing but system calls.
+/// that is about to execute the NVML process. Makes nothing but system calls.
 ///
 /// # Errors
 /// The kernel's error.
@@ -144,7 +144,7 @@ pub fn keep_signals(is_needed: bool) -> io::Result<()> {
     keep(permitted()? & kill)
 }
 
-/// Becomes a user who owns nothing, in a process that is about to execute the NVML reader: without any
+/// Becomes a user who owns nothing, in a process that is about to execute the NVML process: without any
 /// capability, in no group but `groups`. Where this process may not change its user, it keeps the agent's.
 /// Makes nothing but system calls.
 ///

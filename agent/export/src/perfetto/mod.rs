@@ -3,8 +3,8 @@
 //!
 //! Takes rows of a run folder one by one and writes a packet or two for each; only the set of known tracks is
 //! kept. Each thread has a track: phases nest there, with waits inside. A phase that was on no thread for
-//! some time, or that waited in a queue, has a track of its own below the process, because others ran on the
-//! thread meanwhile.
+//! some time, or that waited in a queue, has a separate track below the process, because other phases ran on
+//! the thread at that time.
 
 mod messages;
 #[cfg(test)]
@@ -28,7 +28,7 @@ use crate::{
     run::{ClockPair, Sample},
 };
 
-/// All packets come from one writer.
+/// One writer makes all packets.
 const SEQUENCE: u32 = 1;
 /// Kinds of tracks, part of their ids.
 const OF_PROCESS: u64 = 1;
@@ -110,7 +110,8 @@ impl<W: Write> Packets<W> {
         self.describe_thread(&thread.id, Some(&thread.comm.plain()))
     }
 
-    /// A request with all its phases; `cause` and `tail` say where it stands among all of them.
+    /// Writes a request with all its phases; `cause` and `tail` are its main cause and its rank among all
+    /// requests.
     ///
     /// # Errors
     /// Errors of the writer.

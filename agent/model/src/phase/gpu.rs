@@ -126,7 +126,7 @@ impl GpuTally {
     }
 }
 
-/// The latest readings, in the order of their times; only the NVML reader makes them.
+/// The latest readings, in the order of their times; only the NVML process makes them.
 #[derive(Clone, Debug, Default)]
 pub struct GpuReadings(VecDeque<GpuReading>);
 

@@ -1,4 +1,5 @@
-//! A helper at work on the stub: started, read with a limit on every wait, and killed at the end of its test.
+//! An NVML process at work on the stub: started, read with a limit on every wait, and killed at the end of
+//! its test.
 //!
 //! Yields [`Running`] and the path of the stub.
 
@@ -16,7 +17,7 @@ use guestscope_nvml::{Hello, Message, Sample};
 
 /// Limit for whatever must happen; only a failing test waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Silence of this length is taken for a hang: a working helper says something every [`PERIOD_MS`].
+/// Silence of this length is taken for a hang: a working NVML process says something every [`PERIOD_MS`].
 const SILENCE: Duration = Duration::from_secs(1);
 pub(crate) const PERIOD_MS: &str = "10";
 pub(crate) const HELPER: &str = env!("CARGO_BIN_EXE_guestscope-nvml");
@@ -30,7 +31,7 @@ pub(crate) fn stub() -> PathBuf {
     stub
 }
 
-/// The helper's command on the stub with this behaviour; an empty word means none.
+/// The NVML process's command on the stub with this behaviour; an empty word means none.
 pub(crate) fn command(behaviour: &str) -> Command {
     let mut command = Command::new(HELPER);
     command.arg(stub()).arg(PERIOD_MS).stdin(Stdio::null());
@@ -45,7 +46,7 @@ pub(crate) fn behave(command: &mut Command, behaviour: &str) {
     }
 }
 
-/// A helper and what it says. Dropping it kills the helper.
+/// An NVML process and what it says. Dropping it kills the NVML process.
 pub(crate) struct Running {
     pub(crate) child: Child,
     messages: Receiver<Message>,
@@ -115,7 +116,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Either fails only where the helper has ended already.
+        // Either fails only where the NVML process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

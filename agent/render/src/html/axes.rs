@@ -50,7 +50,7 @@ mod tests {
     fn sizes_that_are_far_apart_get_axes_of_their_own() {
         assert_eq!(axes(&[30.0, 21.0, 40.0]), [[0, 1, 2]]);
         assert_eq!(axes(&[3_000.0, 30.0, 3_800.0, 21.0]), [[1, 3], [0, 2]]);
-        // Two nearly equal sizes stay together, though one is more than ten times the smallest.
+        // Two nearly equal sizes share an axis, though one is more than ten times the smallest.
         assert_eq!(axes(&[1.0, 9.9, 10.1]), [vec![0], vec![1, 2]]);
         assert_eq!(axes(&[1.0, 4.0, 25.0, 125.0]), [[0, 1], [2, 3]]);
     }

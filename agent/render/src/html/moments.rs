@@ -10,7 +10,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Why a request is looked at.
+/// Why a request is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Nearest to the median.
@@ -19,16 +19,16 @@ pub enum Why {
     Slow(usize),
 }
 
-/// A request with what happened meanwhile.
+/// A request, with events during it.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// Why it is shown.
+    /// Reason for showing it.
     pub why: Why,
     /// Name of its run folder.
     pub run: String,
     /// The request, with all its phases that are drawn.
     pub request: Request,
-    /// In order of start.
+    /// Waits in order of start.
     pub waits: Vec<Wait>,
     /// Number of waits that were not kept.
     pub waits_left_out: usize,
@@ -43,7 +43,8 @@ pub struct Moment {
 pub struct Looked {
     /// The typical request, then the slow ones.
     pub moments: Vec<Moment>,
-    /// How often a long wait of a request's threads began on one CPU and ended on another.
+    /// Number of long waits of a request's threads, by the CPU on which they began and the CPU on which they
+    /// ended.
     pub moves: BTreeMap<(u32, u32), u64>,
     /// Long waits of requests' threads, moved or not.
     pub waits: u64,

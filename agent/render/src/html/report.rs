@@ -14,7 +14,7 @@ use crate::{
 pub struct Member {
     /// Name of the run's folder.
     pub name: String,
-    /// Its manifest; what the page does not show may be left out of it.
+    /// Its manifest, perhaps without fields that the page does not show.
     pub manifest: Arc<Manifest>,
 }
 
@@ -25,16 +25,16 @@ pub struct View {
     pub breakdown: Breakdown,
     /// Latencies.
     pub quantiles: Vec<Quantile>,
-    /// Its runs.
+    /// Runs of the platform.
     pub members: Vec<Member>,
-    /// Its single requests.
+    /// Single requests of the platform.
     pub looked: Looked,
 }
 
 /// Everything that the page shows.
 #[derive(Debug)]
 pub struct Report {
-    /// In the order of the comparison, the baseline first.
+    /// Platforms in the order of the comparison, the baseline first.
     pub views: Vec<View>,
     /// The comparison.
     pub compared: Compared,

@@ -1,6 +1,6 @@
-//! Where time went, in numbers: `cpu 54.5 ms, throttled 2.35 ms`.
+//! Time by account, in numbers: `cpu 54.5 ms, throttled 2.35 ms`.
 //!
-//! Yields text whose parts add up to the whole: parts too small to name are summed up as `rest`.
+//! Yields text whose parts add up to the whole: parts that are too small to name are summed up as `rest`.
 
 use guestscope_contract::Account;
 

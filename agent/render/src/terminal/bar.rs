@@ -1,8 +1,8 @@
-//! Where time went, as a bar: one letter per account, the CPU as a plain bar, so that other accounts stand
+//! Time by account, as a bar: one letter per account, the CPU as a plain bar, so that other accounts stand
 //! out.
 //!
-//! Yields pieces of exactly the asked width. Shares are rounded so that they fill it; parts below half a
-//! letter are only in the numbers.
+//! Yields pieces of exactly the requested width. Shares are rounded so that they fill it; parts below half a
+//! letter appear only in the numbers.
 
 use guestscope_contract::Account;
 

@@ -1,4 +1,4 @@
-//! A count on stderr while work is done: a bar if the amount is known, else a rising number.
+//! Progress on stderr while files are read: a bar if the amount is known, else a rising number.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! What this guest allows: the platform with its evidence, and hook by hook what can be observed.
+//! `guestscope doctor` as text: the platform with its evidence, and for each hook what can be observed.
 //!
-//! Yields [`Doctor`]'s findings as text. It looks at nothing itself.
+//! Formats [`Doctor`]'s findings.
 
 use std::fmt::Write as _;
 
@@ -29,13 +29,13 @@ pub struct Doctor {
     pub version: String,
     /// The guest, with evidence.
     pub guest: Guest,
-    /// How much can be seen.
+    /// Fidelity of an observation here.
     pub fidelity: Fidelity,
     /// Hook by hook.
     pub hooks: Vec<Verdict>,
     /// Possible sources of phases for a program that `run` starts.
     pub sources: Vec<Report>,
-    /// Sources that tell of restores and moves.
+    /// Sources that detect restores and moves.
     pub signs: Vec<Sign>,
     /// Evidence of an NVIDIA driver, and its devices or why it does not list them.
     pub gpu: Option<(String, Result<GpuRecord, String>)>,
@@ -151,7 +151,7 @@ fn render_signs(page: &mut Page, signs: &[Sign]) {
 
 fn render_evidence(page: &mut Page, guest: &Guest) {
     let sources = guest.evidence.iter().map(|evidence| width(&page.safe(&evidence.source)));
-    // In a narrow terminal evidence follows its source directly.
+    // In a narrow terminal the evidence follows its source directly.
     let columns = if page.style().is_narrow() { 0 } else { sources.max().unwrap_or(0).min(44) };
     page.line(&[Piece::new("evidence", Emphasis::Faint)]);
     let mut previous = None;

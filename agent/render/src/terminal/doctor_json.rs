@@ -1,6 +1,6 @@
-//! The doctor's findings for programs.
+//! The doctor's findings as JSON.
 //!
-//! Yields one JSON object under the same rules as the summary's. It inspects nothing itself.
+//! Yields one JSON object under the same rules as the summary's.
 
 use serde::Serialize;
 

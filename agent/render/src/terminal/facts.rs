@@ -1,6 +1,6 @@
-//! Facts about the run itself for the summary, beside requests and health.
+//! Facts about the run for the summary, besides requests and health.
 //!
-//! Yields [`RunFacts`], filled by the session. It reads nothing.
+//! Yields [`RunFacts`], which the session fills.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -30,7 +30,7 @@ pub struct RunFacts {
     pub kernel: Option<String>,
     /// `service.name` of its traces.
     pub service: String,
-    /// The program and its arguments, or what else was attached to.
+    /// The program and its arguments, or the target of `attach`.
     pub command: Vec<String>,
     /// Time from the program's start, or from attaching, to the end.
     pub wall: Duration,
@@ -44,6 +44,6 @@ pub struct RunFacts {
     pub restored: Vec<(Duration, Restored)>,
     /// Graphics processors and their activity.
     pub gpu: GpuRecord,
-    /// What could have marked requests, if nothing did.
+    /// Options that would have marked requests, if nothing did.
     pub hints: Vec<Hint>,
 }

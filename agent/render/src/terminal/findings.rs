@@ -1,6 +1,6 @@
-//! The answer in words: how many requests, what made the slow ones slow, where the mean went.
+//! The answer in words: number of requests, cause of the slow ones, parts of the mean.
 //!
-//! Yields sentences from numbers that [`crate::analyze`] has decided on. It decides nothing itself.
+//! Turns the conclusions of [`crate::analyze`] into sentences.
 
 use guestscope_contract::Account;
 

@@ -59,8 +59,8 @@ fn about(device: &GpuDevice, driver: Option<&str>) -> String {
     if about.is_empty() { String::new() } else { format!(" ({})", about.join(", ")) }
 }
 
-/// Whether clocks were held often enough to matter: a driver briefly shows some reasons at every change of
-/// clocks.
+/// Whether clocks were throttled often enough to matter: a driver briefly reports some reasons at every
+/// change of clocks.
 fn is_held(device: &GpuDevice) -> bool {
     device.throttled * 20 >= device.readings.max(1)
 }

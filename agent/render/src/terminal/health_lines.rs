@@ -1,7 +1,7 @@
 //! The agent's report on itself: hooks, losses with their consequences, its own cost, folder and export.
 //!
-//! Yields lines on a page, and the losses as a list that JSON shares. Every counter of [`Health`] has its
-//! words, those of the observation in [`losses`]: a new one without words does not compile.
+//! Yields lines on a page, and the losses as a list that JSON shares. Every counter of [`Health`] has a text,
+//! those of the observation in [`losses`]: a new one without text does not compile.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub(super) fn missing_hooks(page: &mut Page, health: &Health) {
     }
 }
 
-/// How an outcome is shown; its word stands beside it.
+/// Emphasis of an outcome; its word is printed beside it.
 pub(super) const fn emphasis(outcome: Outcome) -> Emphasis {
     match outcome {
         Outcome::Ok | Outcome::Fallback => Emphasis::Good,

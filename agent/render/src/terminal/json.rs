@@ -1,7 +1,7 @@
-//! The summary of a run for programs: stable keys, units in them, every number of the text.
+//! The summary of a run as JSON: stable keys that contain the units, every number of the text.
 //!
-//! Yields one JSON object of `format` 1. Keys are only ever added. Characters that a terminal might obey are
-//! escaped, because people print JSON too.
+//! Yields one JSON object of `format` 1. Keys are only ever added. Control characters are escaped, because
+//! JSON is also printed on terminals.
 
 use std::collections::BTreeMap;
 
@@ -326,7 +326,7 @@ fn quantiles(quantiles: &Quantiles) -> QuantilesJson {
     QuantilesJson { count, sum_ns: ns(sum_ns), mean_ns, min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns }
 }
 
-/// Time of all causes, including zeros: a reader need not know the list.
+/// Time of all causes, including zeros: so a reader need not know the list.
 pub(super) fn time(sums: &Sums) -> ByName {
     sums.iter().map(|(cause, sum)| (cause.name(), ns(sum))).collect()
 }

@@ -1,4 +1,4 @@
-//! A long wait for programs. Yields its part of the summary's JSON.
+//! A long wait as JSON, for the summary.
 
 use serde::Serialize;
 

@@ -1,9 +1,8 @@
 //! Text for a terminal: the summary of a run, its explanation, the doctor's findings, a progress line; and
 //! the same as JSON.
 //!
-//! Yields text; only [`Progress`] writes, to stderr. The answer stands in the first three lines, colour only
-//! adds emphasis, and nothing that came from a program, a folder or a collector reaches the terminal
-//! unchecked.
+//! Yields text; only [`Progress`] writes, to stderr. The answer is in the first three lines, colour only adds
+//! emphasis, and nothing that came from a program, a folder or a collector reaches the terminal unchecked.
 
 mod accounts;
 mod bar;

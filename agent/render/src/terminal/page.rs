@@ -1,6 +1,6 @@
-//! Lines of a page: pieces with emphasis, wrapped where they get too long, tables with aligned columns.
+//! Lines of a page: pieces with emphasis, wrapped where they are too long, tables with aligned columns.
 //!
-//! Yields one text. Emphasis is written last, around text whose width is already settled, so that it cannot
+//! Yields one text. Emphasis is added last, around text whose width is already fixed, so that it cannot
 //! disturb the layout; without colour there is none.
 
 use std::{borrow::Cow, fmt::Write as _};

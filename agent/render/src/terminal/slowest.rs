@@ -23,7 +23,7 @@ const SHOWN: usize = 5;
 const PARTS: usize = 3;
 /// Least columns for parts; with fewer they go on a line of their own.
 const LEAST_ROOM: usize = 28;
-/// Digits of a trace id that tell it from the others, as Jaeger's list of traces shows it.
+/// Digits of a trace ID that identify it among the others, as in Jaeger's list of traces.
 const TRACE_DIGITS: usize = 7;
 
 /// The table, and the typical request that the excess refers to.
@@ -136,8 +136,8 @@ fn longest_wait(slow: &Slow) -> Option<String> {
     Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))
 }
 
-/// Verb for a thread that others waited for: the same as for requests, except where that says too much or too
-/// little.
+/// Verb for a thread that other threads waited for: the same as for requests, except where that would be too
+/// strong or too weak.
 pub(super) fn did(account: Account) -> &'static str {
     match account {
         Account::Cpu => "ran",

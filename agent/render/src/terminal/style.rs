@@ -1,6 +1,7 @@
-//! How a text may look: width, colour, characters. The only place that asks the terminal and the environment.
+//! Style of text: width, colour, character set. The only module that queries the terminal and the
+//! environment.
 //!
-//! Yields [`Style`]. It changes no setting of the terminal.
+//! Yields [`Style`]. No setting of the terminal is changed.
 
 use std::{
     env,
@@ -12,7 +13,7 @@ const DEFAULT_WIDTH: usize = 100;
 /// Bounds on the width: longer lines are hard to read, shorter ones hold no table.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=120;
 
-/// How a text may look.
+/// Style of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Columns.

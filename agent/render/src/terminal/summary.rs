@@ -1,7 +1,7 @@
 //! The summary of a run: the answer in three lines, phases, slowest requests, then facts about the run and
 //! the agent.
 //!
-//! Yields text. It states what was not observed, and names a next step only where there is one.
+//! Yields text. It states what was not observed, and names a next step only if there is one.
 
 use std::{cmp::Reverse, fmt::Write as _};
 
@@ -76,7 +76,7 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
     page.finish()
 }
 
-/// One line for the kinds with less time than those with tables.
+/// One line for names with less time than those with tables.
 fn render_more(page: &mut Page, summary: &Summary) {
     let Some(more) = summary.groups.get(SHOWN..).filter(|more| !more.is_empty()) else { return };
     let unicode = page.style().unicode;
@@ -125,7 +125,7 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, (is_named, hea
 
 /// Line of the threads' CPU time by samples; none with too few samples, unless more were due.
 fn inside_cpu(page: &mut Page, group: &Group, is_sampled: bool) {
-    /// With so many samples a share is known within 14 points.
+    /// With this many samples a share is known within 14 points.
     const ENOUGH_SAMPLES: u128 = 50;
     let parts = [
         ("own code", "sample.user"),
@@ -254,7 +254,7 @@ fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
     let left_out = summary.left_out.warmups + summary.left_out.unfinished + summary.left_out.damaged;
     let why = if left_out > 0 { "no request counts" } else { "no request was marked" };
     let wall = duration_of(facts.wall);
-    // By CPU time: a shell that waits for its child lives longest and says least.
+    // Ranked by CPU time: a shell that waits for its child lives longest and tells least.
     let cpu = Cause::Account(Account::Cpu);
     let Some(busiest) = summary.processes.iter().max_by_key(|one| (one.split.get(cpu), Reverse(one.id)))
     else {

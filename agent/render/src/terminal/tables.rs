@@ -1,6 +1,6 @@
-//! Tables of phases and of processes: how often, how long, where the time went.
+//! Tables of phases and of processes: counts, durations, time by account.
 //!
-//! Yields lines on a page. Numbers stand under each other; a bar shows the same as the numbers below it.
+//! Yields lines on a page. Numbers are aligned; a bar shows the same as the numbers below it.
 
 use crate::analyze::{Cause, Group, ProcessRow, Row, RowKind, Sums};
 
@@ -14,7 +14,7 @@ use super::{
 
 /// Deepest nesting that is still indented.
 const DEEPEST_INDENT: usize = 6;
-/// Widest bar: a wider one says no more.
+/// Maximum width of a bar: a wider one shows no more.
 const WIDEST_BAR: usize = 40;
 
 /// Columns for names: as wide as the names, within bounds that leave room for numbers.
@@ -36,7 +36,7 @@ pub(super) fn heading(text: &str) -> Piece {
     Piece::new(text, Emphasis::Faint)
 }
 
-/// All rows; the one for time outside phases only if it has any.
+/// All rows; the row for time outside phases only if it has any.
 fn shown_rows(group: &Group) -> impl Iterator<Item = &Row> + Clone {
     let is_alone = group.rows.len() == 1;
     group.rows.iter().filter(move |row| is_alone || row.kind != RowKind::Outside || row.duration.sum_ns > 0)

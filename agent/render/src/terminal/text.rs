@@ -1,7 +1,7 @@
-//! Foreign text made fit for a terminal: names of phases and processes, paths, messages of a collector.
+//! Makes untrusted text safe to print: names of phases and processes, paths, messages of a collector.
 //!
-//! Yields text without control characters, of known width. All text from outside this program's source passes
-//! here: an escape sequence in a phase's name could otherwise rewrite the screen.
+//! Yields text without control characters, of known width. All text from outside this program passes here: an
+//! escape sequence in a phase's name could otherwise rewrite the screen.
 
 use unicode_width::UnicodeWidthChar;
 

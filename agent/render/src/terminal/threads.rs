@@ -1,5 +1,5 @@
-//! Time of thread groups: a table if nothing was marked, else one line about time outside phases; and the
-//! same as JSON.
+//! Thread groups: a table if nothing was marked, else one line about time outside phases; and the same as
+//! JSON.
 //!
 //! Yields lines on a page. Names are those that programs give to their threads.
 

@@ -1,6 +1,6 @@
-//! What a fidelity cannot tell apart, so that unseen time is not taken for zero.
+//! The accounts that a fidelity cannot measure, so that unseen time is not taken for zero.
 //!
-//! Yields names and one sentence for each fidelity. It decides nothing.
+//! Yields names and one sentence for each fidelity.
 
 use guestscope_contract::Account::{self, BlockIo, Fault, Gpu, Lock, Net, Poll, Sleep, Throttled};
 

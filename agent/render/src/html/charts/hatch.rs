@@ -1,4 +1,4 @@
-//! Hatches of causes as lines of their own, for paper and for eyes that tell no colours apart.
+//! Hatches of causes as separate lines, for paper and for readers who cannot distinguish colours.
 //!
 //! Yields path data. An SVG pattern would be shorter, but Chromium prints each use of one as a picture: a
 //! report of 12 platforms became a PDF of 196 MB, in a minute. Lines are printed as lines.
@@ -15,9 +15,9 @@ const LEAST: i32 = 12;
 pub(super) enum Hatch {
     /// The colour alone.
     None,
-    /// From the lower left to the upper right.
+    /// Lines from the lower left to the upper right.
     Up,
-    /// From the upper left to the lower right.
+    /// Lines from the upper left to the lower right.
     Down,
     /// `Up` and `Down` together.
     Cross,
@@ -38,7 +38,7 @@ pub(super) struct Place {
     pub(super) height: i32,
 }
 
-/// Two end points.
+/// The two end points.
 type Stroke = [(i32, i32); 2];
 
 impl Hatch {

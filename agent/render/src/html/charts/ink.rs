@@ -1,8 +1,8 @@
-//! What charts are drawn with: an ink stands for a class of the style sheet, so that one chart fits light and
-//! dark pages, paper, and eyes that tell no colours apart.
+//! Inks of charts: an ink stands for a class of the style sheet, so that one chart suits light and dark
+//! pages, paper, and readers who cannot distinguish colours.
 //!
-//! plotters knows colours only. Each ink has a colour that nothing else uses, and after the drawing that
-//! colour is replaced by the class; shapes in a cause's colour get the cause's hatch.
+//! plotters uses colours only. Each ink has a unique colour, which is replaced by the class after drawing;
+//! shapes in a cause's colour get the cause's hatch.
 
 use std::fmt::Write as _;
 

@@ -21,7 +21,7 @@ pub(in crate::html) struct Line {
     pub(in crate::html) label: String,
     /// Index of the platform, which gives it the same look in all charts.
     pub(in crate::html) place: usize,
-    /// From the fastest request up.
+    /// Quantiles, from the fastest request up.
     pub(in crate::html) quantiles: Vec<Quantile>,
 }
 

@@ -1,8 +1,7 @@
 //! Lines of platforms, their bands and their names.
 //!
-//! Each platform has a look of its own: a colour, a dash and a mark. Dash and mark alone tell all of them
-//! apart, for paper and for eyes that tell no colours apart. Names stand in a column at the right, none over
-//! another.
+//! Each platform has a unique look: a colour, a dash and a mark. Dash and mark alone identify it, for paper
+//! and for readers who cannot distinguish colours. Names are in a column at the right, without overlap.
 
 use std::fmt::Write as _;
 
@@ -21,7 +20,7 @@ use super::{Area, Drawn, Plane, TEXT, WIDTH, fit_ends, ink::Ink, room_for, text}
 const DASHES: [&str; COLORS] = ["none", "18 6", "4 6", "18 6 4 6", "30 8", "10 4", "4 12", "30 6 4 6 4 6"];
 /// Number of platform colours in the style sheet, from `--p0`.
 const COLORS: usize = 8;
-/// Platforms that can be told apart; further ones repeat the looks.
+/// Number of platforms with different looks; further ones repeat them.
 pub(super) const LOOKS: usize = DASHES.len() * Mark::ALL.len();
 /// Radius of a mark.
 const MARK: i32 = 11;
@@ -47,7 +46,7 @@ impl Mark {
     const ALL: [Mark; 4] = [Mark::None, Mark::Disc, Mark::Square, Mark::Triangle];
 }
 
-/// How a platform's line looks.
+/// Look of a platform's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     color: usize,

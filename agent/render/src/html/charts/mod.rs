@@ -1,7 +1,7 @@
 //! Charts of the report as SVG, by plotters; colours, hatches and dashes come from the page's style sheet.
 //!
-//! Yields markup that stands in a page. A table beside bars and lines says the same in numbers, the cells of
-//! moves hold theirs, and single requests list their longest waits.
+//! Yields markup for a page. Bars and lines have a table with their numbers, cells of moves contain theirs,
+//! and single requests list their longest waits.
 
 mod hatch;
 mod ink;
@@ -142,7 +142,7 @@ fn plane<'a, 'b>(
         .light_line_style(Ink::Paper.color())
         .bold_line_style(Ink::Grid.color())
         .axis_style(Ink::Text.color())
-        // Else the first label below the axis touches the lowest one beside it.
+        // Otherwise the first label below the axis touches the lowest one beside it.
         .set_tick_mark_size(LabelAreaPosition::Bottom, 18)
         .label_style(text())
         .x_labels(x_marks)
@@ -159,7 +159,7 @@ struct Times {
     left: i32,
     /// The largest value, ns.
     end_ns: f64,
-    /// One unit, ns.
+    /// Length of one unit, ns.
     unit_ns: f64,
     /// Name of the unit.
     unit: &'static str,
@@ -205,7 +205,7 @@ impl Times {
     }
 
     fn name(self, ns: f64) -> String {
-        // A hundredth of a unit is 10 of the next smaller one: more digits say nothing here.
+        // A hundredth of a unit is 10 of the next smaller one: more digits would add nothing.
         let text = format!("{:.2}", ns / self.unit_ns);
         format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.unit)
     }

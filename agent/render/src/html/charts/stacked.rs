@@ -21,7 +21,7 @@ use crate::{
 pub(in crate::html) struct Group {
     /// Name of the phase.
     pub(in crate::html) name: String,
-    /// In the order of the platforms.
+    /// Bars, in the order of the platforms.
     pub(in crate::html) bars: Vec<Bar>,
 }
 

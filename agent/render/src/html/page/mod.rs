@@ -1,7 +1,7 @@
-//! The page: verdict first, then what a difference is made of, then the evidence.
+//! The page: first the verdict, then the parts of a difference, then the evidence.
 //!
-//! Yields HTML. Bars and lines have tables with their numbers; names that came from programs are escaped by
-//! the template.
+//! Yields HTML. Bars and lines have tables with their numbers; the template escapes names that come from
+//! programs.
 
 mod circumstances;
 mod latency;
@@ -70,7 +70,7 @@ impl Page {
     }
 }
 
-/// What the colours and hatches of a section stand for.
+/// Legend of the colours and hatches in a section.
 fn legend(is_used: impl Fn(Cause) -> bool) -> Markup {
     html! { p class="legend" { @for cause in Cause::all().filter(|cause| is_used(*cause)) { span { (charts::swatch(cause)) (cause.name()) } } } }
 }

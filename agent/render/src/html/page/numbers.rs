@@ -29,7 +29,7 @@ pub(super) fn ratio(of: Interval) -> Markup {
     html! { td class="n" data-value=(of.value) { (text(of.value)) (ends(of, text)) } }
 }
 
-/// What a metric says, in its unit.
+/// Value of a metric, with its unit.
 pub(super) fn metric(metric: Metric, value: f64) -> Markup {
     if metric.is_rate() {
         html! { td class="n" data-value=(value) { (format!("{value:.2}/s")) } }

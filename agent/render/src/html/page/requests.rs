@@ -79,7 +79,7 @@ fn one(report: &Report, view: &View, moment: &Moment) -> Result<Markup, ChartErr
     } })
 }
 
-/// When the request arrived: its queue lies before its start.
+/// When the request arrived: its queue time is before its start.
 fn arrival_ns(moment: &Moment) -> u64 {
     moment.request.phases.iter().map(|phase| phase.start_ns).min().unwrap_or(0)
 }

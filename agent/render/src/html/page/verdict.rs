@@ -101,7 +101,7 @@ fn tally(report: &Report, others: &[&Compared], apart: &[&Compared]) -> String {
     }
 }
 
-/// All verdicts, the most urgent first.
+/// All verdicts, most urgent first.
 const WORDS: [(Overall, &str); 8] = [
     (Overall::Slower, "slower"),
     (Overall::Faster, "faster"),

@@ -1,5 +1,5 @@
-//! What each difference is made of: parts by phase and cause, and the sentences of `compare` on number, price
-//! and advice.
+//! The parts of each difference, by phase and cause, and the sentences of `compare` on number, price and
+//! advice.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,4 @@
-//! The basis of a comparison: the work, the runs, and what a reader must know about them.
+//! The basis of a comparison: the work, the runs, and notes on them.
 
 use crate::analyze::compare::Work;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::analyze::compare::GOOD_RUNS;
 
-/// How much is said of single runs.
+/// Amount of detail on single runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notes {
     /// The first notes, and where the others are.

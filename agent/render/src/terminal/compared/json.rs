@@ -1,8 +1,7 @@
-//! A comparison for programs: stable keys, units in them, every number of the text and those that it has no
-//! room for.
+//! A comparison as JSON: stable keys that contain the units, all numbers of the text and further ones.
 //!
 //! Yields one JSON object of `format` 1. Keys are only ever added. Intervals are objects of `value`, `low`
-//! and `high`, the ends `null` where there are too few runs for any.
+//! and `high`; the ends are `null` if there are too few runs.
 
 use crate::untrusted::Untrusted;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Platforms side by side: the answer per platform, the numbers behind it, and what a difference is made of.
+//! Comparison of platforms: the answer per platform, the numbers behind it, and the parts of a difference.
 //!
 //! Yields text. The first lines are the verdicts; only what the verdict calls a difference is called one.
 
@@ -30,11 +30,11 @@ pub struct Compared {
     pub comparison: Comparison,
     /// Whether the work was equal.
     pub work: Work,
-    /// Name of the key that tells platforms apart.
+    /// Name of the key that identifies platforms.
     pub by: &'static str,
     /// Metrics and margins.
     pub declared: Declared,
-    /// What a reader must know about single runs.
+    /// Notes on single runs.
     pub notes: Vec<String>,
     /// The programs marked no request: whole processes were compared.
     pub is_process: bool,
@@ -65,7 +65,7 @@ pub struct Sentences {
     pub answers: Vec<Vec<String>>,
     /// Caveat on the baseline, where it is the only platform.
     pub caveat: Option<String>,
-    /// The work, the runs, and what a reader must know of them.
+    /// The work, the runs, and notes on them.
     pub circumstances: Vec<String>,
     /// Per platform that differs, each with its heading: number and price of events, events that differ,
     /// advice.

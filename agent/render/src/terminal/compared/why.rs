@@ -1,4 +1,4 @@
-//! What a difference is made of: parts by phase and cause in mean and tail, number and price, events, advice.
+//! The parts of a difference, by phase and cause in mean and tail, number and price, events, advice.
 
 use crate::analyze::{
     Cause,
@@ -72,7 +72,7 @@ pub(super) struct Reason {
 }
 
 impl Reason {
-    /// Its words in one line.
+    /// The advice in one line.
     pub(super) fn text(&self) -> String {
         self.words.iter().map(Piece::text).collect::<Vec<_>>().join(" ")
     }

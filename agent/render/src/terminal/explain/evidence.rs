@@ -1,7 +1,7 @@
 //! Evidence for a part of an excess, in words: waits with their culprits, counts beside the typical ones,
 //! samples.
 //!
-//! Yields one line of text per part. Everything in it is in the analysis already; unknown facts are left out.
+//! Yields one line of text per part, all of it from the analysis; unknown facts are left out.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ const NAMED: u64 = 20;
 /// Unexplained CPU time is mentioned from 1 / `MUCH` of the excess on.
 const MUCH: i64 = 5;
 
-/// Fewer samples say nothing about shares.
+/// Fewer samples do not support a share.
 const ENOUGH_SAMPLES: u64 = 20;
 
 /// Context of the words.
@@ -43,7 +43,7 @@ pub(super) struct Words<'a> {
     pub(super) facts: &'a ExplainFacts,
 }
 
-/// All evidence for a part.
+/// The evidence for a part.
 pub(super) fn about(part: &Part, words: &Words<'_>) -> String {
     if part.excess_ns < 0 {
         return instead(part);
@@ -82,7 +82,7 @@ fn before(part: &Part, words: &Words<'_>) -> Option<String> {
     }
 }
 
-/// What the rest was, where no other evidence says so.
+/// Names what the rest was, if no other evidence does.
 fn after(part: &Part, words: &Words<'_>, is_bare: bool) -> Option<String> {
     let is_much = part.excess_ns >= words.case.excess_ns / MUCH;
     match part.cause {
@@ -139,7 +139,7 @@ impl Words<'_> {
         let took = waits.longest.first().and_then(|longest| longest.took_tid);
         let took = took.filter(|tid| part.cause == RUNQ && self.threads.contains_key(tid));
         clauses.extend(took.map(|tid| format!("the longest began when {} took the CPU", self.thread(tid))));
-        // A helper's part is only some of the wait's account.
+        // The part of a helper is only some of the wait's account.
         let is_account = matches!(part.cause, Cause::Account(_));
         let short_ns = part.ns.saturating_sub(waits.total_ns);
         if is_account && short_ns > part.ns / 10 {
@@ -209,7 +209,7 @@ impl Words<'_> {
         }
     }
 
-    /// Each helper that matters, with what kept it from running.
+    /// Helpers with a relevant share, and what delayed them.
     fn helpers(&self, part: &Part) -> Vec<String> {
         let helpers = &part.evidence.helpers;
         let longest_ns = helpers.first().map_or(0, |helper| helper.ns);

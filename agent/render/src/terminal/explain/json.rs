@@ -1,6 +1,7 @@
-//! An explanation for programs: stable keys, units in them, everything in the text and what the text sums up.
+//! An explanation as JSON: stable keys that contain the units, everything in the text and what the text sums
+//! up.
 //!
-//! Yields one JSON object of `format` 1, with the safety of the summary's. Keys are only ever added.
+//! Yields one JSON object of `format` 1, with the same escaping as the summary's. Keys are only ever added.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! An explanation's waits and their culprits for programs.
+//! An explanation's waits and their culprits as JSON.
 //!
 //! Yields the parts of [`super::json`] that come from waits.
 

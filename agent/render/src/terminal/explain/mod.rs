@@ -2,7 +2,7 @@
 //! with the evidence behind each part, and advice.
 //!
 //! Yields text. Parts that are too small to be shown are summed up as `rest` and `elsewhere`, so that every
-//! block adds up to the excess it begins with. It decides only what is shown.
+//! block adds up to the excess in its first line.
 
 mod evidence;
 mod json;
@@ -55,7 +55,7 @@ pub struct ExplainFacts {
     pub scenario: String,
     /// Start of the run: CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
-    /// Fidelity; none if the folder has a word that this program does not know.
+    /// Fidelity; none if the folder names one that this program does not know.
     pub fidelity: Option<Fidelity>,
     /// The tightest CPU quota that was visible.
     pub cpu_quota: Option<CpuQuota>,
@@ -63,20 +63,20 @@ pub struct ExplainFacts {
     pub same_syscalls: bool,
     /// The run is still being written, or was cut off.
     pub is_open: bool,
-    /// All waits above the threshold are there: missing ones were shorter.
+    /// Whether all waits above the threshold are present, so that missing ones were shorter.
     pub has_all_waits: bool,
     /// Which requests are shown.
     pub shown: Shown,
-    /// What could not be read or was lost, as sentences.
+    /// Sentences on what could not be read or was lost.
     pub notes: Vec<String>,
 }
 
 /// Which requests are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// So many of the slowest; culprits are summed up over all explained requests.
+    /// This number of the slowest; culprits are summed up over all explained requests.
     Slowest(usize),
-    /// One request, chosen by its number.
+    /// One request, by its number.
     One,
 }
 
@@ -178,7 +178,8 @@ fn render_who(
     fact(page, "who", &text, Emphasis::None);
 }
 
-/// Where this fidelity folds accounts into others, the advice on those is to see more first.
+/// Where this fidelity folds accounts into others, the advice on those is to observe with more fidelity
+/// first.
 fn advised(group: &Group, explained: &Explained, facts: &ExplainFacts) -> Vec<Advised> {
     let mut advised = explained.advised(group, facts.shown.is_one());
     if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {
@@ -207,7 +208,7 @@ fn render_advice(page: &mut Page, advised: &[Advised]) {
     }
 }
 
-/// One request: its numbers, its phases, their parts with evidence.
+/// Renders one request: its numbers, its phases, their parts with evidence.
 fn render_case(
     page: &mut Page,
     case: &Case,
@@ -242,11 +243,11 @@ fn render_case(
     }
 }
 
-/// Digits of a trace id that tell it from the others, as Jaeger's list of traces shows it.
+/// Digits of a trace ID that identify it among the others, as in Jaeger's list of traces.
 const TRACE_DIGITS: usize = 7;
 /// A rest below 1 / `VISIBLE` of the whole changes no digit of the sum.
 const VISIBLE: u64 = 1_000;
-/// Where all requests are alike, an excess below 1 / `HARDLY` of the typical request is not worth a look.
+/// Where all requests are alike, an excess below 1 / `HARDLY` of the typical request is not explained.
 const HARDLY: i64 = 100;
 /// Columns of a phase's names: the text behind them needs room.
 const PHASE: usize = 24;

@@ -1,4 +1,5 @@
-//! Which parts of a request's excess are shown: those that matter, and the rest of them in one number each.
+//! Selects the parts of a request's excess to show: those that matter, and one number each for the rest of
+//! them.
 //!
 //! Yields rows that add up: the parts of a phase to the phase, the phases to the excess, to the nanosecond.
 
@@ -14,7 +15,7 @@ const PARTS: usize = 5;
 /// A phase, or the sum of those not shown.
 #[derive(Debug)]
 pub(super) struct ShownPhase<'a> {
-    /// None for the phases not shown.
+    /// None for the sum of the phases that are not shown.
     pub(super) phase: Option<&'a CasePhase>,
     /// The sum over `parts`; the phases not shown have no parts.
     pub(super) excess_ns: i64,

@@ -1,7 +1,7 @@
 //! The tail above the percentiles, as a sentence and as a table whose columns add up.
 //!
-//! Yields lines on a page. Numbers are means per request of the tail, so that tails of different sizes
-//! compare.
+//! Yields lines on a page. Numbers are means per request of the tail, so that tails of different sizes are
+//! comparable.
 
 use crate::analyze::{
     Cause, Group, Headline,
@@ -27,7 +27,8 @@ const MOST_NAME: usize = 32;
 /// Most rows of the table.
 const ROWS: usize = 8;
 
-/// How often the leading cause comes back: `throttled is 81 % of what the 20 requests above p90 took longer`.
+/// How much of the tail the leading cause explains: `throttled is 81 % of what the 20 requests above p90 took
+/// longer`.
 pub(super) fn sentence(page: &mut Page, group: &Group, explained: &Explained) {
     if matches!(group.headline, Headline::Alike { .. }) {
         return;
