@@ -30,7 +30,7 @@ use crate::{descriptors, kernel::on_self::run_on_self};
 /// Why the program could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// No such program.
+    /// The program was not found.
     #[error("command not found: `{0}`")]
     NotFound(String),
     /// The file exists and cannot be executed.

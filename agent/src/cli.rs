@@ -117,7 +117,7 @@ pub struct AttachArguments {
     /// All processes of a control group and its descendants: a directory, or a path below the cgroup mount.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
-    /// All processes of a container (of Docker, podman, containerd, CRI-O, runc, crun): ID, name, or a prefix.
+    /// All processes of a container (Docker, podman, containerd, CRI-O, runc, crun): ID, name, or a prefix.
     #[arg(long, value_name = "ID-OR-NAME")]
     pub container: Option<String>,
     /// Stop after this time, for example 30s, 5m or 1h.

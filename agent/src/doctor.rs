@@ -17,7 +17,7 @@ use crate::{
     sources,
 };
 
-/// Tries each hook and prints the result. The exit code is 0 if the whole ledger can be seen, else 1.
+/// Tries each hook and prints the result. The exit code is 0 if all accounts can be measured, else 1.
 pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
     let options = LoadOptions { knowledge: arguments.btf.clone().into(), ..LoadOptions::default() };
     descriptors::raise();
@@ -49,7 +49,7 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
     Ok(i32::from(!fidelity.is_whole()))
 }
 
-/// Verdicts after a refusal: every hook rests on what was refused; the one that failed itself says why.
+/// Verdicts after a refusal: every hook needs what was refused; the hook that failed itself gives the reason.
 fn refused(error: &LoadError) -> Vec<Verdict> {
     let (outcome, remedy) = remedy(error);
     let failed = match error {

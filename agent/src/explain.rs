@@ -46,7 +46,7 @@ pub enum ExplainError {
 }
 
 impl ExplainError {
-    /// What to do about it.
+    /// The next action.
     pub fn hint(&self) -> String {
         match self {
             ExplainError::NoSuchRequest { numbers: Some(Numbers { lowest, highest }), .. } => {
@@ -95,7 +95,7 @@ pub fn run(arguments: &ExplainArguments) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// All reads stop where the first one did: a run in progress adds to its folder meanwhile.
+/// All reads stop where the first one did: a run in progress adds to its folder during them.
 fn requests(folder: &Folder, wanted: Wanted, notes: &mut Vec<String>) -> run::Result<Explanation> {
     let mut most = usize::MAX;
     if folder.manifest().state == State::Running {
@@ -129,7 +129,7 @@ fn facts(
 ) -> ExplainFacts {
     let manifest = folder.manifest();
     notes.extend(lost(manifest));
-    // A run without any waits was told to keep none.
+    // A run without any waits was started with `--wait-threshold off`.
     let has_all_waits = has_waits && lost_waits(manifest) == 0 && manifest.rows.waits > 0;
     ExplainFacts {
         folder: arguments.folder.clone(),
@@ -176,7 +176,7 @@ fn lost(manifest: &Manifest) -> Vec<String> {
     notes
 }
 
-/// Why nothing is explained, and what to do about it.
+/// Why nothing is explained, and the next action.
 fn nothing(explanation: &Explanation, folder: &Path) -> String {
     let left_out = explanation.summary.left_out;
     let kinds = [

@@ -1,8 +1,9 @@
-//! The ordinary user who started the agent as root by sudo, doas or pkexec, by the variables that these set.
+//! The ordinary user who started the agent as root by sudo, doas or pkexec, from the variables that these
+//! set.
 //!
-//! Only root's environment is asked, so nobody gains by a forged variable: it can only take root away. Where
-//! two of them name two users, a way to root let an older one through, and nobody can tell which is true:
-//! that is refused. It starts nothing.
+//! They are used only if the agent runs as root: so a forged variable can only take root away. If two
+//! variables name different users, one of them is left over from an earlier change to root, and it is unknown
+//! which one: that is refused.
 
 use std::{
     ffi::{CString, OsString},
@@ -32,9 +33,9 @@ pub struct RunAs {
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
     uid: u32,
-    /// Group, where the environment tells it.
+    /// Group, if the environment names it.
     gid: Option<u32>,
-    /// Name, where the environment tells it; a user of a directory (LDAP) is in no file.
+    /// Name, if the environment gives it; a user of a directory service (LDAP) is in no file.
     name: Option<String>,
     home: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! How a program will look for the marker, as far as can be told before it starts: by the loader, and whether
-//! Python looks at all.
+//! How a program will find the marker, as far as its command shows: whether by the loader, and whether Python
+//! reads PYTHONPATH.
 //!
 //! Both are guesses from the command alone; scripts that start other programs are not followed.
 

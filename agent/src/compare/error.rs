@@ -1,4 +1,4 @@
-//! Why there is nothing to compare, each with the next action.
+//! Why a comparison is refused, each with the next action.
 
 use std::path::PathBuf;
 
@@ -16,32 +16,32 @@ pub enum Refusal {
     List {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// All runs are of one platform.
     #[error("only one platform to compare: {0}")]
     OnePlatform(String),
-    /// No run holds a request.
+    /// No run has a request.
     #[error("nothing to compare: {0}")]
     NoRequests(String),
     /// No platform has this label.
     #[error("no such platform: {name}; there are {known}")]
     UnknownPlatform {
-        /// As asked for.
+        /// The label that was given.
         name: String,
         /// Labels that there are.
         known: String,
     },
-    /// No run, or not all of them, have requests of this name.
+    /// Not all runs have requests of this name, or none has.
     #[error("not all runs have requests of this name: {name}; lacking: {lacking}")]
     UnknownRequest {
-        /// As asked for, or as most runs have it.
+        /// The name that was given, or that most runs have.
         name: String,
         /// The first folder without.
         lacking: String,
     },
-    /// Two folders that are no copies of each other have the same run's number.
+    /// Two folders that are not copies of each other have the same run ID.
     #[error("two different folders claim to be the same run: {}; {}", first.shown(), other.shown())]
     TwoFolders {
         /// The folder that was named or found first.
@@ -79,7 +79,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What to do about it.
+    /// The next action.
     pub const fn hint(&self) -> &'static str {
         match self {
             Refusal::NoFolder(_) => "name folders that `guestscope run` made, or directories that hold such",

@@ -1,15 +1,15 @@
-//! What runs of different fidelity can be compared by.
+//! What runs of different fidelity have in common.
 //!
-//! Yields [`Common`], and a sentence on it. A fidelity that is not known counts switches only.
+//! Yields [`Common`], and a sentence on it. Of an unknown fidelity only switches are compared.
 
 use crate::{analyze::compare::Common, health::Fidelity};
 
-/// What a fidelity knows beside `cpu`, `runq` and `other`.
+/// What a fidelity measures besides `cpu`, `runq` and `other`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sight {
-    /// All accounts, disks, sockets, what lies inside `cpu`.
+    /// All accounts, disks, sockets, the composition of `cpu`.
     accounts: bool,
-    /// Wake-ups, moves between CPUs, helpers.
+    /// Wake-ups, migrations, helpers.
     scheduling: bool,
     /// Page faults.
     faults: bool,
@@ -26,7 +26,7 @@ impl Sight {
     }
 }
 
-/// What runs of these fidelities, given by name, have in common; none if all see the same.
+/// What runs of these fidelities, given by name, have in common; none if all are equal.
 pub(super) fn common<'a>(fidelities: impl Iterator<Item = &'a str>) -> Option<Common> {
     let mut sights: Vec<Sight> = fidelities.map(Sight::of).collect();
     sights.dedup();

@@ -14,13 +14,13 @@ use crate::untrusted::{Shown as _, listed};
 pub(super) struct Grouped {
     /// Label and indices of its runs.
     pub(super) platforms: Vec<(String, Vec<usize>)>,
-    /// What they were told apart by.
+    /// The property that platforms differ by.
     pub(super) by: &'static str,
 }
 
-/// Groups runs. By default: by labels where there are any, else by scenario, by name, by argument, the first
-/// that tells any two apart; by argument as well where each is a directory of runs of one platform: a
-/// scenario knows neither a machine's setup from outside nor the container's runtime.
+/// Groups runs into platforms. By default: by labels if there are any, otherwise by the first of scenario,
+/// name and argument in which any two differ. By argument as well if each argument is a directory of runs of
+/// one platform: a scenario includes neither the machine's setup from outside nor the container's runtime.
 pub(super) fn group(runs: &[ReadRun], by: Option<CompareBy>) -> Grouped {
     let names = Names::of(runs);
     let by = by.unwrap_or_else(|| choose(runs, &names));
@@ -40,7 +40,7 @@ fn choose(runs: &[ReadRun], names: &Names) -> CompareBy {
     let distinct = |by: CompareBy| runs.iter().map(|run| names.label(run, by)).collect::<BTreeSet<_>>().len();
     let choices = [CompareBy::Scenario, CompareBy::Name, CompareBy::Argument];
     let by = choices.into_iter().find(|&by| distinct(by) > 1).unwrap_or(CompareBy::Scenario);
-    // Only directories of several runs: a pattern of the shell may name each run by an argument of its own.
+    // Only directories of several runs: a shell pattern may name each run by a separate argument.
     let mut of_arguments: BTreeMap<String, (usize, BTreeSet<String>)> = BTreeMap::new();
     for run in runs {
         let (count, labels) = of_arguments.entry(names.label(run, CompareBy::Argument)).or_default();
@@ -57,7 +57,7 @@ pub(super) fn is_one_of_several(run: &ReadRun) -> bool {
     run.source.path != run.source.argument
 }
 
-/// What arguments are called: by their last part, or by all of it where two end alike.
+/// Names of arguments: the last part of the path, or all of it where two end alike.
 struct Names {
     ambiguous: BTreeSet<String>,
 }
@@ -89,8 +89,8 @@ fn last_part(path: &Path) -> String {
 }
 
 impl Grouped {
-    /// Takes the baseline out: the platform asked for, else the only one on bare metal, else the first. Fewer
-    /// platforms than `least` are refused.
+    /// Takes the baseline out: the platform with this label, else the only one on bare metal, else the first.
+    /// Fewer platforms than `least` are refused.
     pub(super) fn split(
         mut self,
         runs: &[ReadRun],

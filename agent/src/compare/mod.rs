@@ -42,11 +42,11 @@ use crate::{
     sinks::terminal::{self, Compared, Count, Stream, Style},
 };
 
-/// What a comparison of traces cannot know.
+/// Note on what a comparison of traces cannot know.
 const SPANS: &str = "runs out of Jaeger: spans hold times, counts and nesting; not what was lost on the way, which hooks \
                      failed, how the program ended or, unless a folder was exported, a hash of its work";
 
-/// What the arguments name, read, checked and told apart.
+/// The runs that the arguments name: read, checked and grouped.
 #[derive(Debug)]
 pub struct Gathered {
     /// The platform that others are compared with.
@@ -59,9 +59,9 @@ pub struct Gathered {
     pub declared: Declared,
     /// Whether the work was equal.
     pub work: Work,
-    /// What told platforms apart.
+    /// The property that platforms differ by.
     pub by: &'static str,
-    /// What a reader must know about single runs.
+    /// Notes on single runs.
     pub notes: Vec<String>,
     /// The programs marked no request: whole processes are compared.
     pub is_process: bool,
@@ -72,7 +72,7 @@ pub struct Gathered {
 pub struct Member {
     /// The run's folder.
     pub folder: PathBuf,
-    /// Its manifest, in short: see [`read`].
+    /// Its manifest, reduced: see [`read`].
     pub manifest: Arc<Manifest>,
 }
 
@@ -126,7 +126,7 @@ pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gath
     Ok(Gathered { baseline, platforms, members, declared, work, by, notes, is_process })
 }
 
-/// Compares and tells. 1 if the verdict is one to fail on, else 0.
+/// Compares and prints. Returns 1 if the verdict is one to fail on, else 0.
 pub fn run(arguments: &CompareArguments) -> anyhow::Result<i32> {
     if arguments.self_test {
         return self_test(arguments);
@@ -149,7 +149,7 @@ pub fn run(arguments: &CompareArguments) -> anyhow::Result<i32> {
     Ok(i32::from(fails))
 }
 
-/// All that can be read: folders first, then runs out of a Jaeger.
+/// All readable runs: folders first, then runs from Jaeger.
 fn read(choice: &Choice, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
     let warmup = match choice.warmup {
         None => Warmup::Usual,
@@ -168,7 +168,7 @@ fn read(choice: &Choice, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
     Ok(runs)
 }
 
-/// All folders that can be read; for the others the reason is printed.
+/// All readable folders; for the others the reason is printed.
 fn folders(choice: &Choice, warmup: Warmup, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
     let sources = sources::find(&choice.folders)?;
     let progress = Count::start("run folders", sources.len(), !quiet);
@@ -276,7 +276,7 @@ fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &st
     Platform { label, runs: taken }
 }
 
-/// What is judged. `shortest` is the run with the fewest requests, and how many.
+/// The metrics and margins. `shortest` is the smallest number of requests, and the run that has it.
 fn declare(
     choice: &Choice,
     (fewest, shortest): (u64, PathBuf),

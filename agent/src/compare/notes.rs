@@ -1,4 +1,4 @@
-//! What a reader of a comparison must know about its runs: what was not seen, and what happened meanwhile.
+//! Notes for the reader of a comparison: what was not observed in a run, and what happened during it.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(super) fn of(runs: &[ReadRun]) -> Vec<String> {
 fn together(each: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let mut kinds: Vec<(String, Vec<(u64, String)>)> = Vec::new();
     for (path, note) in each {
-        // How a program ended is no amount.
+        // The program's ending is no amount.
         let is_amount = |letter: char| letter.is_ascii_digit() && !note.contains("did not end well");
         let kind = note.replace(is_amount, "");
         let amount =
@@ -72,8 +72,8 @@ pub(super) fn short(runs: &[ReadRun], platforms: &[(String, Vec<usize>)], reques
     notes
 }
 
-/// Where a program executes the guest's instructions, its costs drown those of the platform. By the platform
-/// names used everywhere else.
+/// A note on emulated platforms: where a program executes the guest's instructions, its costs hide those of
+/// the platform. Platforms by the names that the output uses.
 pub(super) fn emulated(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> Option<String> {
     let of = |indices: &[usize]| indices.iter().filter(|index| is_emulated(&runs[**index].manifest)).count();
     let emulated: usize = platforms.iter().map(|(_, indices)| of(indices)).sum();
@@ -89,7 +89,8 @@ pub(super) fn emulated(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> 
     })
 }
 
-/// By CPUID's hypervisor leaf, as the agent named it; older folders have the model that the emulator shows.
+/// By CPUID's hypervisor leaf, as the agent named it; older folders have only the CPU model that the emulator
+/// shows.
 pub(super) fn is_emulated(manifest: &Manifest) -> bool {
     manifest.hypervisor.ends_with("TCG") || manifest.cpu_model.starts_with("QEMU TCG CPU")
 }
@@ -128,7 +129,7 @@ fn of_run(run: &ReadRun) -> Vec<String> {
     notes
 }
 
-/// How far the wall clock went from the monotonic one between two looks at them.
+/// The largest step of the wall clock against the monotonic one between two readings, ns, if it matters.
 pub(super) fn stepped(manifest: &Manifest) -> Option<i64> {
     let apart = |clock: &crate::run::ClockPair| clock.wall_ns.wrapping_sub(clock.monotonic_ns).cast_signed();
     let steps = manifest.clocks.windows(2).map(|pair| apart(&pair[1]).wrapping_sub(apart(&pair[0])));

@@ -1,8 +1,8 @@
-//! What differs between runs that are taken for runs of one platform.
+//! Differences between runs that are taken for runs of one platform.
 //!
-//! Yields notes, none where nothing differs. A platform of unlike runs is compared all the same, since the
-//! user may know that the difference does not matter; but never silently. Folders know nothing of a
-//! container's runtime and a guest's pinning; their directories stand for both.
+//! Yields notes, none if nothing differs. A platform of unlike runs is compared all the same, since the user
+//! may know that the difference does not matter; but never without a note. Folders record neither the
+//! container's runtime nor a guest's pinning; their directories stand for both.
 
 use std::{
     collections::BTreeSet,
@@ -39,7 +39,7 @@ pub(super) fn notes(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> Vec
     found.into_iter().map(note).collect()
 }
 
-/// The fields that differ, and what tells the runs apart.
+/// The fields that differ, and how the runs can be distinguished.
 fn differences(runs: &[&ReadRun]) -> Option<String> {
     let known = |of: fn(&Manifest) -> String| -> BTreeSet<String> {
         runs.iter().map(|run| of(&run.manifest)).filter(|value| !value.is_empty()).collect()
@@ -85,7 +85,7 @@ fn memory(runs: &[&ReadRun]) -> BTreeSet<String> {
     ends.into_iter().flat_map(|(least, most)| [bytes(least), bytes(most)]).collect()
 }
 
-/// In words; nothing where the manifest is of spans, which do not hold them.
+/// Limits in words; empty for a manifest made from spans, which do not contain them.
 fn limits(manifest: &Manifest) -> String {
     if manifest.logical_cpus == 0 {
         return String::new();
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// What pins a guest from outside shows in no manifest, but runs of both are kept in two directories.
+    /// Pinning of a guest from outside is not in the manifest, but its runs are kept in another directory.
     #[test]
     fn directories_stand_for_what_folders_do_not_know() {
         let mut runs = ["free/a", "free/b", "pinned/a", "pinned/b"]

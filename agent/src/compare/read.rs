@@ -21,24 +21,24 @@ const MOST_THREADS: usize = 4;
 /// A run, read.
 #[derive(Clone, Debug)]
 pub(super) struct ReadRun {
-    /// Where it came from.
+    /// Where it was found.
     pub(super) source: Source,
     /// The parts of its manifest that are looked at: see [`slim`].
     pub(super) manifest: Arc<Manifest>,
-    /// How far its clocks went apart at once, if that is much.
+    /// Largest step of its wall clock against the monotonic one, ns, if it matters.
     pub(super) stepped_ns: Option<i64>,
-    /// Its requests.
+    /// Digest of its requests.
     pub(super) digest: RunDigest,
-    /// Its end is torn off: its writer was killed.
+    /// Whether its end is incomplete: its writer was killed.
     pub(super) is_torn: bool,
-    /// What its reader has to say of it.
+    /// Notes of its reader.
     pub(super) notes: Vec<String>,
 }
 
 impl ReadRun {
-    /// It may stand for the other one: the same folder, or a copy of it beside it. What else claims to be the
-    /// same run may be of another platform, or no run at all, and a folder from elsewhere must not take the
-    /// place of anybody's.
+    /// Whether it is the same run as the other: the same folder, or a copy of it beside it. Any other folder
+    /// with the same run ID may be of another platform, or no run at all, and a folder from elsewhere must
+    /// not replace another run.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let folder = |run: &Self| std::fs::metadata(&run.source.path).ok().map(|is| (is.dev(), is.ino()));
         let is_one = folder(self).is_some_and(|this| Some(this) == folder(other));
@@ -51,7 +51,7 @@ impl ReadRun {
 
 #[cfg(test)]
 impl ReadRun {
-    /// A run without requests, by what its manifest says and by where it was found.
+    /// A run without requests, from its manifest and the place where it was found.
     pub(super) fn of(manifest: Manifest, argument: &str, path: &str) -> Self {
         let source = Source { path: path.into(), label: None, argument: argument.into() };
         let (stepped_ns, manifest) = (notes::stepped(&manifest), Arc::new(manifest));

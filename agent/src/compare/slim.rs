@@ -1,5 +1,5 @@
-//! What a comparison keeps of a manifest: words that are shown or compared, and numbers. Thousands of runs
-//! are held at once, and each manifest may have 200,000 values.
+//! The part of a manifest that a comparison keeps: words that are shown or compared, and numbers. Thousands
+//! of runs are held at once, and each manifest may have 200,000 values.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What a workload says that is looked at.
+/// The keys of a workload's description that are used.
 const WORDS: [&str; 4] = ["work_hash", "output_hash", "name", "model"];
 /// Hooks and kinds of losses that are kept: there are some forty.
 const MOST_ENTRIES: usize = 200;

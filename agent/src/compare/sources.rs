@@ -1,4 +1,4 @@
-//! From arguments to run folders: each argument is one, or a directory in which there are some.
+//! Finds the run folders that arguments name: each argument is one, or a directory that contains some.
 
 use std::{
     collections::HashSet,
@@ -16,7 +16,7 @@ use crate::{
 /// A run folder, and its platform label if the caller gave one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Source {
-    /// Where it is.
+    /// Its path.
     pub(super) path: PathBuf,
     /// The label before the equals sign.
     pub(super) label: Option<String>,
@@ -26,10 +26,11 @@ pub(super) struct Source {
 
 /// Directories below an argument that are looked into: a lab's folder holds `runs/WORKLOAD/PLATFORM/RUN`.
 const DEEPEST: usize = 4;
-/// What a lab's folder has, and where in it the runs of its plan are. What lies beside them was set aside.
+/// A file that marks the folder of `cargo xtask lab`, and the subfolder with the runs of its plan. Folders
+/// beside that one were set aside.
 const LAB: (&str, &str) = ("journal.jsonl", "runs");
 
-/// All folders that the arguments name, in the order of the arguments, each once.
+/// All folders that the arguments name, in the order of the arguments, without duplicates.
 pub(super) fn find(arguments: &[PathBuf]) -> Result<Vec<Source>, Refusal> {
     let mut found: Vec<Source> = Vec::new();
     let mut known = HashSet::new();
@@ -70,7 +71,7 @@ fn split(argument: &Path) -> (Option<String>, PathBuf) {
 }
 
 fn look(path: &Path, deep: usize, found: &mut Vec<PathBuf>, seen: &mut u64) -> Result<(), Refusal> {
-    // Something else of that name is told when it is opened.
+    // If it is not a regular file, opening it reports that.
     if path.join("manifest.json").symlink_metadata().is_ok() {
         found.push(path.to_owned());
         return Ok(());
@@ -83,7 +84,7 @@ fn look(path: &Path, deep: usize, found: &mut Vec<PathBuf>, seen: &mut u64) -> R
         {
             return Ok(());
         }
-        // Somebody else's directory below what was named is none of ours.
+        // An unreadable directory below the given one is skipped: it may belong to another user.
         Err(error) if deep < DEEPEST => {
             failure::say(&format!("warning: left out: {}\n", list(error)));
             return Ok(());

@@ -1,4 +1,4 @@
-//! Did all runs do the same work? Only then does a difference in time say anything about platforms.
+//! Whether all runs did the same work: if not, a difference in time says nothing about platforms.
 
 pub use guestscope_model::analyze::compare::Work;
 

@@ -27,7 +27,7 @@ use crate::{
 const MOST_PENDING: u64 = 8_192;
 /// Interval between checks for room.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long the last spans, too few for a batch, wait for others.
+/// How long the last spans, too few for a batch, wait for more.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// A folder's export to a collector.
@@ -48,7 +48,7 @@ impl Replay {
         endpoint: Option<&str>,
         patience: Duration,
     ) -> anyhow::Result<Self> {
-        // No pressure: what is read is bounded here, and nothing is to be spilled.
+        // Unlimited here: reading is bounded by this module, and nothing is to be written to disk.
         let limits =
             Limits { queue_spans: usize::MAX, queue_bytes: usize::MAX, linger: LINGER, ..Limits::default() };
         let exporter = Exporter::start(Config {

@@ -4,7 +4,7 @@
 //! program's own, which may kill it for that: it does not connect. It reads the kernel's words and decides
 //! nothing.
 
-/// Number of filters by this thread's status; before 5.9 the kernel says only whether there are any.
+/// Number of seccomp filters of this thread; before 5.9 the kernel only reports whether there are any.
 pub(super) fn own() -> u64 {
     std::fs::read_to_string("/proc/thread-self/status").map_or(0, |status| told(&status))
 }

@@ -63,7 +63,7 @@ impl Line {
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             let Some(stream) = self.accept().await else {
-                // No descriptor or no memory is free.
+                // No descriptor or memory is free.
                 tokio::time::sleep(TICK).await;
                 continue;
             };
@@ -115,7 +115,7 @@ struct Only {
 }
 
 impl Only {
-    /// None if the process has one.
+    /// Returns none if the process has one already.
     fn take(greeting: &Arc<Mutex<HashSet<i32>>>, pid: i32) -> Option<Self> {
         let is_first = greeting.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
         is_first.then(|| Self { greeting: Arc::clone(greeting), pid })

@@ -1,11 +1,11 @@
-//! The meeting of the agent with a program that has the marker library, before its first edge.
+//! The rendezvous: the agent and a program with the marker library meet before the program's first edge.
 //!
 //! The library connects to a socket that the environment names and waits, at most 2 s, for one byte. The
 //! agent finds the marker in the peer's mapped files, attaches its probe to them, and answers. It also
-//! unpacks files that sources put beside a program. Nothing that a peer says is believed but its number, for
-//! which the kernel vouches. A peer that went on without an answer is counted: by then it has closed its end
-//! of the connection. Not counted are peers that could not even connect, with as many others in line as the
-//! socket has room for.
+//! unpacks the files that sources give to the program. A peer is untrusted, except for its process ID, which
+//! the kernel guarantees. A peer that continued without an answer is counted: by then it has closed its end
+//! of the connection. Not counted are peers that could not even connect, because the queue of the socket was
+//! full.
 
 mod filters;
 mod line;
@@ -46,7 +46,7 @@ use crate::{
     sources::Unpacked,
 };
 
-/// Most connections waiting in line: the kernel's own bound (net.core.somaxconn) where nobody changed it.
+/// Maximum number of connections in the queue: the kernel's default limit (net.core.somaxconn).
 const MOST_IN_LINE: u32 = 4096;
 /// Most bytes read of a workload's own file: two histograms of 10 million latencies, all as different as
 /// their three digits allow, make 160 kB in base64.
@@ -62,7 +62,7 @@ pub struct Rendezvous {
     listener: net::UnixListener,
     welcome: Arc<Mutex<Welcome>>,
     counts: Arc<Counts>,
-    /// The workload's own file. It is open from the start, so that nobody can take a lease on it.
+    /// The workload's own file. It is open from the start, so that no process can take a lease on it.
     workload: File,
     /// Held as long as the folder is in use.
     _lock: File,
@@ -91,7 +91,7 @@ struct Counts {
 impl Counts {
     fn add(&self, peer: welcome::Peer) {
         let count = match peer {
-            // A process that is gone counts as one of them, as far as can be told.
+            // A process that has ended counts as one of them, as far as is known.
             welcome::Peer::Observed | welcome::Peer::Gone => &self.arrived,
             welcome::Peer::Stranger => &self.strangers,
         };
@@ -187,10 +187,10 @@ impl Rendezvous {
         [strangers, silent].map(|count| count.load(Ordering::Relaxed)).iter().sum()
     }
 
-    /// Programs that went on before they were answered, or still wait: their first marks were not seen. To be
-    /// called at the end, since nobody in line then is answered any more.
+    /// Programs that continued before they were answered, or are still waiting: their first marks were not
+    /// seen. Call it at the end: peers in the queue are no longer answered then.
     pub fn unanswered(&self) -> u64 {
-        // Others may go on connecting meanwhile.
+        // Other programs may connect at the same time.
         for _ in 0..MOST_IN_LINE {
             let Ok((stream, _)) = self.listener.accept() else { break };
             let (answer, _) = line::look(&stream, &self.welcome);
@@ -239,7 +239,7 @@ impl Drop for Rendezvous {
 }
 
 impl Peer {
-    /// Process number, for which the kernel vouches.
+    /// Process ID, which the kernel guarantees.
     pub fn pid(&self) -> u32 {
         self.pid.cast_unsigned()
     }

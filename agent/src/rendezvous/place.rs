@@ -1,7 +1,7 @@
-//! The folder of a rendezvous: its place, and how it is told from folders that killed agents left behind.
+//! The folder of a rendezvous: its place, and how to recognise folders that killed agents left behind.
 //!
-//! The user of a folder holds a lock on it, which the kernel releases when that process ends, however it
-//! ends. A process number would not do: it may be of another PID namespace, or reused.
+//! The user of a folder holds a lock on it, which the kernel releases when that process ends, in whatever
+//! way. A process ID would not do: it may be of another PID namespace, or reused.
 
 use std::{
     ffi::OsStr,
@@ -22,8 +22,8 @@ use nix::{
     unistd::geteuid,
 };
 
-/// In order of preference: emptied by a restart, and a library may be mapped executable there. The last one
-/// is for machines that allow no execution from any of the others.
+/// Candidate places in order of preference: emptied by a restart, and a library may be mapped executable
+/// there. The last one is for machines that forbid execution in all others.
 const PLACES: [&str; 4] = ["/run", "/tmp", "/dev/shm", "/var/lib"];
 /// The same where the program is another user's, who can fill the place through the workload file: places
 /// that every user may write anyway come first.
@@ -57,13 +57,13 @@ pub(super) struct Place {
     pub(super) lock: File,
 }
 
-/// Makes a folder in the first place where a library may be mapped executable and a socket may live. All may
-/// search it, since the program may be another user, and become yet another; nobody else may list it or
-/// write.
+/// Creates a folder in the first place where a library may be mapped executable and a socket can be created.
+/// All users may search it, since the program may run as another user, and change it; only the owner may list
+/// or write it.
 ///
-/// The files lie in a folder of a secret name in it. Before the kernel puts a probe into a file, it waits for
-/// a lock of every process that has mapped the file, and all forks of the machine wait meanwhile: no stranger
-/// may map ours.
+/// The files are in a subfolder with a secret name. Before the kernel puts a probe into a file, it takes a
+/// lock of every process that has mapped the file, and all forks of the machine wait for that: so no
+/// unrelated process may map our files.
 pub(super) fn make(is_users: bool) -> io::Result<Place> {
     let places = if is_users { PLACES_OF_USERS } else { PLACES };
     let mut last = io::Error::other(format!("all of {} are mounted noexec", places.join(", ")));
@@ -82,7 +82,7 @@ pub(super) fn make(is_users: bool) -> io::Result<Place> {
     Err(last)
 }
 
-/// Makes a folder that all may search and nobody else list, whatever the umask is.
+/// Creates a folder that all users may search and only the owner may list, whatever the umask is.
 fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o711).create(folder)?;
     std::fs::set_permissions(folder, Permissions::from_mode(0o711))
@@ -115,18 +115,18 @@ fn make_in(place: &Path) -> io::Result<(PathBuf, File)> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Listens at a secret name. The kernel shows everybody the name to which a socket was bound, but not its
-/// name after a rename. So only processes that were told can connect: the program, its children, and those
-/// that may look into these.
+/// Listens at a secret name. The kernel shows all users the name to which a socket was bound, but not its
+/// name after a rename. So only processes that got the name can connect: the program, its children, and
+/// processes that may read their environment.
 pub(super) fn listen(folder: &Path) -> io::Result<(UnixListener, PathBuf)> {
     let bound = folder.join(SOCKET);
     let listener = UnixListener::bind(&bound)?;
     listener.set_nonblocking(true)?;
     let secret = folder.join(format!("{SOCKET}-{}", secret()?));
-    // Where a socket cannot be renamed (some sandboxes' file systems) strangers can connect, but get no
-    // further.
+    // If a socket cannot be renamed (in the file systems of some sandboxes), unrelated processes can connect,
+    // but get no further.
     let address = if std::fs::rename(&bound, &secret).is_ok() { secret } else { bound };
-    // For any user that the program becomes.
+    // For any user that the program changes to.
     std::fs::set_permissions(&address, Permissions::from_mode(0o666))?;
     Ok((listener, address))
 }
@@ -148,7 +148,8 @@ fn clear_in(place: &Path) {
     for entry in entries.flatten().take(MOST_ENTRIES) {
         let folder = entry.path();
         if is_name(&entry.file_name()) && is_abandoned(&folder) && !has_users(&folder) {
-            // Only folders with nothing but the files of a `Rendezvous`: others with such a name stay.
+            // Only folders that contain nothing but the files of a `Rendezvous`: others with such a name
+            // stay.
             for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
                 if is_secret(&entry.file_name()) {
                     remove_unpacked(&entry.path());
@@ -225,7 +226,7 @@ fn is_name(name: &OsStr) -> bool {
     numbers.is_some_and(|(process, time)| is_number(process) && is_number(time))
 }
 
-/// Whether the folder is ours by owner, and nobody holds its lock.
+/// Whether the folder belongs to us, and no process holds its lock.
 fn is_abandoned(folder: &Path) -> bool {
     let Ok(opened) = open(folder) else { return false };
     opened.metadata().is_ok_and(|folder| folder.uid() == geteuid().as_raw()) && opened.try_lock().is_ok()
@@ -245,7 +246,7 @@ mod tests {
         make_folder(&files).expect("the folder is ours");
         std::fs::write(files.join("libguestscope.so.1"), "").expect("the folder is ours");
         std::fs::write(place.path().join("guestscope-1-1"), "").expect("the place is ours");
-        // Folders of people, and one with such a name that holds something else.
+        // Unrelated folders, and one with such a name that contains something else.
         let theirs = ["other", "guestscope-main", "guestscope-1-2-3", "guestscope--1", "guestscope-1-2"];
         for name in theirs {
             std::fs::create_dir(place.path().join(name)).expect("the place is ours");
@@ -275,7 +276,7 @@ mod tests {
         };
         let ((left, its_files, lock), (killed, its_too, its_lock)) = (made(), made());
         leave(&left);
-        // Both agents are gone.
+        // Both agents have ended.
         drop((lock, its_lock));
         clear_in(place.path());
         assert!(its_files.join("libguestscope.so.1").exists() && its_too.join("libguestscope.so.1").exists());

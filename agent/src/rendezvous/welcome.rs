@@ -1,9 +1,9 @@
-//! Admission to the agent: the program under observation and its descendants, whatever user they have become.
+//! Admission to the agent: the program under observation and its descendants, whatever user they have changed
+//! to.
 //!
-//! The kernel side knows the processes that it tracks; others must have the program among their ancestors.
-//! Everybody else is a stranger, other programs of the same user too. Peers are not asked, and only what the
-//! kernel writes is read: an answer costs a look into a map, or some files below /proc whose number is
-//! bounded.
+//! The BPF programs know the processes that they track; others must have the program among their ancestors.
+//! All other processes are refused, other programs of the same user too. Only what the kernel reports is
+//! used: a check costs a lookup in a map, or a bounded number of files in /proc.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ const MANAGER: &[u8] = b"systemd";
 pub(super) enum Peer {
     /// The program or a descendant.
     Observed,
-    /// It has ended meanwhile, and was of the program's user.
+    /// It has ended already, and belonged to the program's user.
     Gone,
     Stranger,
 }
@@ -40,7 +40,7 @@ const MOST_STRANGERS: usize = 8192;
 pub(super) struct Welcome {
     /// The user as which the program was started.
     uid: u32,
-    /// None before it is started.
+    /// The program; none before it is started.
     program: Option<Program>,
     tracked: Option<Tracked>,
     /// Strangers, and the tick in which each was looked at: one that comes again and again costs little, and
@@ -183,7 +183,7 @@ mod tests {
         // Whatever user it has become.
         assert_eq!(welcome.is_for(program.pid(), 4711).peer, Peer::Observed);
         assert_eq!(welcome.is_for(other.pid(), own_uid()), Answer { peer: Peer::Stranger, cost: WALK });
-        // From memory the second time, and with a new look in the next tick.
+        // From the cache the second time, and with a new check in the next tick.
         assert_eq!(welcome.is_for(other.pid(), own_uid()), Answer { peer: Peer::Stranger, cost: 1 });
         welcome.tick();
         assert_eq!(welcome.is_for(other.pid(), own_uid()).cost, WALK);

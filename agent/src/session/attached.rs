@@ -44,9 +44,9 @@ struct Attached {
     adoption: Adoption,
     signals: Signals,
     looks: Interval,
-    /// When to stop, if a duration was given.
+    /// When to stop, if there is a duration.
     until: Option<Instant>,
-    /// All processes of the target have ended.
+    /// Whether all processes of the target have ended.
     all_ended: bool,
 }
 
@@ -159,7 +159,7 @@ impl Subject for Attached {
                 Ok(!self.all_ended)
             }
             Event::Over => Ok(false),
-            // No program knows the socket of an agent that attaches.
+            // No program has the socket of an agent that attaches.
             Event::Peer(_) => Ok(true),
         }
     }

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const EACH: Duration = Duration::from_millis(1);
 /// Interval between looks at all processes, where functions are traced.
 const WHOLE: Duration = Duration::from_secs(1);
-/// Interval at which the rings are emptied meanwhile.
+/// Interval at which the rings are drained during the work.
 const TURN: Duration = Duration::from_millis(20);
 
 /// Mapped code of observed processes.
@@ -39,19 +39,20 @@ const TURN: Duration = Duration::from_millis(20);
 pub(super) struct Code {
     /// Code that each process had mapped at the last look.
     seen: HashMap<u32, MappedCode>,
-    /// Processes that held a look up: they are not looked at again.
+    /// Processes that blocked a check: they are skipped from then on.
     passed_over: HashSet<u32>,
     /// The started program, if all its descendants are looked at, whatever they run.
     root: Option<u32>,
-    /// When all were last looked at regardless of changes, and whether they are now: a library that replaces
-    /// another may be as large. Where functions are traced this is worth a millisecond per process.
+    /// When all were last checked regardless of changes, and whether they are being checked now: a library
+    /// that replaces another may have the same size. If functions are traced this is worth a millisecond per
+    /// process.
     whole: (Option<Instant>, bool),
     /// Children up to this PID had their turn.
     turn: u32,
     told: Told,
 }
 
-/// Runs `work` on a thread of its own and empties the rings meanwhile: processes may hold up reads about
+/// Runs `work` on a separate thread and drains the rings until it is done: processes may block reads about
 /// them.
 fn ask<T: Send + 'static>(
     feed: &mut Feed,
@@ -71,7 +72,7 @@ fn ask<T: Send + 'static>(
 struct Told(HashSet<String>);
 
 impl Told {
-    /// Warnings not printed yet; at the limit the last one says so.
+    /// Warnings that were not printed yet; at the limit the last one says so.
     fn new_ones(&mut self, problems: Vec<Problem>) -> Vec<String> {
         let mut new = Vec::new();
         for Problem { text, .. } in problems {
@@ -86,7 +87,7 @@ impl Told {
     }
 }
 
-/// Mapped code by process, for those read before one held the look up.
+/// Mapped code by process, for those read before one blocked the check.
 type Answers = HashMap<u32, Option<MappedCode>>;
 
 impl Code {
@@ -155,7 +156,7 @@ impl Code {
         self.seen.keys().copied().collect()
     }
 
-    /// From here on looks at this process and all that it starts.
+    /// From now on includes this process and all that it starts.
     pub(super) fn follow(&mut self, pid: u32) {
         self.root = Some(pid);
     }
@@ -177,7 +178,7 @@ impl Code {
         let (answers, held_up) = self.codes(self.seen.keys().copied().collect(), feed);
         let is_there = |pid: u32, before: &MappedCode| match answers.get(&pid) {
             Some(code) => code.is_some_and(|code| code.born == before.born),
-            // It was not asked in this look.
+            // It was not included in this check.
             None => true,
         };
         let there: BTreeMap<u32, MappedCode> = self

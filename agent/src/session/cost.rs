@@ -29,7 +29,7 @@ impl Cost {
         self.attach = self.start.elapsed();
     }
 
-    /// Cost so far, including a helper's CPU time.
+    /// Cost so far, including the CPU time of the NVML process.
     pub(super) fn so_far(&self, helper: Duration) -> AgentCost {
         AgentCost {
             cpu: cpu().saturating_sub(self.cpu_at_start) + helper,
@@ -71,7 +71,7 @@ fn steal_ms() -> Option<u64> {
     Some(ticks * 10)
 }
 
-/// A sample of the guest and the agent, including a helper's CPU time.
+/// A sample of the guest and the agent, including the CPU time of the NVML process.
 pub(super) fn sample(edges_read: u64, helper: Duration) -> Sample {
     Sample {
         time_ns: clock::now_ns(),

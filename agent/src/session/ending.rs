@@ -27,20 +27,20 @@ use crate::{
 /// The child's last switch comes after its end is reported: a few more drains catch its exit.
 const BETWEEN_DRAINS: Duration = Duration::from_millis(5);
 
-/// What the folder's thread needs to close the folder.
+/// Data for the folder's thread to close the folder.
 struct Closing {
     end: End,
     health: Health,
     guest: Guest,
     usage: Usage,
     cost: Cost,
-    /// CPU time of the helper that asks about graphics processors.
+    /// CPU time of the NVML process.
     helper: Duration,
     gpu: GpuRecord,
     restored: Vec<Restored>,
 }
 
-/// What the end of the run reports.
+/// Results at the end of the run.
 struct Told {
     summary: anyhow::Result<Summary>,
     health: Health,

@@ -17,15 +17,15 @@ use crate::{
     untrusted::Shown as _,
 };
 
-/// What identifies a run.
+/// Identity of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     /// 16 random bytes.
     pub(super) run_id: [u8; 16],
     /// Name of the run and of the service.
     pub(super) name: String,
-    /// The program and its arguments, or what else is observed, for people: what is no UTF-8 is replaced,
-    /// what is secret masked.
+    /// The program and its arguments, or the target, for people: invalid UTF-8 is replaced, secrets are
+    /// masked.
     pub(super) command: Vec<String>,
     /// The program's file, if a single program is observed.
     pub(super) executable: Option<String>,
@@ -60,7 +60,8 @@ impl Identity {
     ) -> std::io::Result<Self> {
         let asked = observation.name.as_deref().filter(|name| !name.is_empty());
         let name = asked.map_or_else(|| secrets::masked_text(name), str::to_owned);
-        // For a target that is not one program the words come from the caller and are no program's arguments.
+        // For a target that is not one program, the words come from the caller and are not a program's
+        // arguments.
         let kept = if observation.no_args && executable.is_some() { 1 } else { words.len() };
         let command = bounded(secrets::masked(&words[..kept.min(words.len())]));
         let executable = executable.map(|path| secrets::masked_text(path));

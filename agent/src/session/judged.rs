@@ -51,7 +51,7 @@ impl<R: Again, J: FnMut(&Request) -> Vec<TailVerdict>> Judged<R, J> {
         self.verdicts.pop_front().unwrap_or_default()
     }
 
-    /// Why rows lack a verdict that they should have.
+    /// Why some rows lack a verdict.
     pub(super) fn fault(&self) -> Option<String> {
         let error = self.error.as_ref().map(|error| format!("rows without causes: {error}"));
         error.or_else(|| self.requests.left_out().map(|left_out| left_out.to_string()))

@@ -1,8 +1,7 @@
-//! `guestscope run` and `guestscope attach`: wires probes, pump, pairing, folder, export and summary
-//! together.
+//! `guestscope run` and `guestscope attach`: connects probes, pump, pairing, folder, export and summary.
 //!
-//! One thread reads the rings and pairs; what leaves goes through [`outlet`], so that no disk and no
-//! collector can hold the pump. A [`Subject`] says what is observed and when that ends.
+//! One thread reads the rings and pairs; its outputs go through [`outlet`], so that no disk and no collector
+//! can block the pump. A [`Subject`] defines what is observed and when that ends.
 
 mod attached;
 mod code;
@@ -82,7 +81,7 @@ struct Session<F = Feed> {
     identity: Identity,
     signs: Signs,
     graphics: Graphics,
-    /// What the observed processes were seen to use.
+    /// Resources that the observed processes were seen to use.
     usage: Usage,
     /// First restores and moves.
     restored: Vec<Restored>,
@@ -90,7 +89,7 @@ struct Session<F = Feed> {
     possible: Possible,
     /// Processes that outlive the program.
     left: Vec<u32>,
-    /// When the program was started or attached to.
+    /// When the program was started, or the target attached.
     started: Instant,
 }
 
@@ -126,7 +125,7 @@ struct End {
     /// Time since its start.
     wall: Duration,
     clock: ClockPair,
-    /// What the workload said about itself.
+    /// The workload's description of itself.
     workload: Option<serde_json::Value>,
     /// Threads that found no free slot on attaching.
     threads_missed: u64,

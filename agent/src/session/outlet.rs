@@ -63,7 +63,7 @@ pub(super) struct Outlet {
     on_the_way: Arc<AtomicUsize>,
     /// Rows lost because the channel was full.
     pub(super) rows_lost: u64,
-    /// Rows were lost and the thread does not know yet.
+    /// Rows were lost, and the thread has not been informed yet.
     gap: bool,
 }
 
@@ -194,7 +194,7 @@ impl Sinks {
             match messages.recv_timeout(FLUSH) {
                 Ok(message) => {
                     let bytes = message.bytes();
-                    // Rows of the folder would be lost if this thread waited for the export meanwhile.
+                    // If this thread waited for the export, rows of the folder would be lost.
                     let hurried = on_the_way.load(Relaxed) > MOST_BYTES / 2;
                     self.exporter.iter().for_each(|exporter| exporter.hurry(hurried));
                     self.take(message);

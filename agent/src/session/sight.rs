@@ -1,7 +1,7 @@
-//! Sources of a session's records: the kernel side, or threads' own reports where BPF is refused.
+//! Sources of a session's records: the BPF programs, or threads' own reports where BPF is refused.
 //!
-//! Everything that follows the records is the same for both. Yields [`Sight`], and its implementation for the
-//! kernel side.
+//! Everything after the records is the same for both. Yields [`Sight`], and its implementation for the BPF
+//! programs.
 
 use std::{
     os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
@@ -59,7 +59,8 @@ pub(super) trait Sight {
     /// Edges read so far.
     fn edges_read(&self) -> u64;
 
-    /// Descriptors that are readable when records wait; empty if only the tick tells.
+    /// Descriptors that are readable when records wait; empty if records are only found by looking at each
+    /// tick.
     fn watched(&self) -> anyhow::Result<Vec<AsyncFd<OwnedFd>>>;
 
     /// BPF program that the child runs on itself before exec.

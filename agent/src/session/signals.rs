@@ -36,8 +36,8 @@ const GRACE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_millis(1_800);
 /// Interval between checks that everything is in the folder.
 const LOOK: Duration = Duration::from_millis(20);
-/// Two SIGINT within this time count as one wish to end. Shells, debuggers and notebooks take a single one as
-/// an interruption of what they do, again and again.
+/// Two SIGINT within this time count as one request to end. Shells, debuggers and notebooks take single ones
+/// as interruptions of their current command, and may get many.
 const TOGETHER: Duration = Duration::from_secs(3);
 /// Signals that can end the observation.
 const ENDING: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
@@ -63,7 +63,7 @@ struct Shared {
     started: Mutex<Option<OwnedFd>>,
     /// Wakes the thread for it.
     wake: EventFd,
-    /// When the program's end was seen.
+    /// When the program's end was noticed.
     ended: Mutex<Option<(Instant, ClockPair)>>,
     /// Observation is to stop.
     stop: Notify,
@@ -147,7 +147,7 @@ impl Signals {
         Signal::try_from(self.0.by.load(Acquire)).ok()
     }
 
-    /// From here on signals are for the agent; the program's PID may be reused.
+    /// From now on signals are for the agent; the program's PID may be reused.
     pub(super) fn closing(&self) {
         *locked(&self.0.stage) = Stage::Closing;
     }
@@ -167,11 +167,11 @@ struct Reader {
     /// Signals before the program's start, and whether each came from a terminal.
     early: Vec<(Signal, bool)>,
     asked: Asked,
-    /// When observation stops, by which signal.
+    /// When the observation stops, and by which signal.
     stop_at: Option<(Instant, Signal)>,
-    /// When the agent ends, by which signal.
+    /// When the agent ends, and by which signal.
     end_at: Option<(Instant, Signal)>,
-    /// When the agent ends, by which signal, unless it is closing the run by then.
+    /// When the agent ends, and by which signal, unless it is closing the run by then.
     close_by: Option<(Instant, Signal)>,
 }
 
@@ -297,7 +297,7 @@ impl Reader {
 /// Signals so far that asked to end.
 #[derive(Debug, Default)]
 struct Asked {
-    /// When the last one came.
+    /// When the last one arrived.
     at: Option<Instant>,
     /// Whether a SIGTERM was among them.
     terminated: bool,
@@ -323,7 +323,7 @@ fn end(signal: Signal) {
     let mut alone = SigSet::empty();
     alone.add(signal);
     let _ = alone.thread_unblock();
-    // Not raise(3), which is tkill(2) in musl: the filter of system calls knows only tgkill(2), and only for
+    // Not raise(3), which is tkill(2) in musl: the filter of system calls allows only tgkill(2), and only for
     // this process. SAFETY: no pointers are passed.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal as i32) };
     std::process::exit(128 + signal as i32);

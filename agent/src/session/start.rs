@@ -151,14 +151,14 @@ impl Begun {
         let Self { guest, identity, cost, fidelity, clock, folder } = self;
         // The kernel's log needs a privilege to be opened, and none to be read.
         let signs = Signs::open();
-        // The GPU helper becomes `nobody`, which takes a privilege.
+        // The NVML process becomes `nobody`, which takes a privilege.
         let graphics = Graphics::start();
         let usage = Usage::below(Root::system());
         let wall = WallClock::new(clock);
         // The export and folder threads give up all privileges after assuming the folder owner's rights,
         // which takes a privilege as well.
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
-        // Both threads need only what is open already.
+        // Both threads need only descriptors that are open already.
         let settle_to_say = || privileges::drop_all().unwrap_or_default();
         out::say_by_thread(settle_to_say).context("starting the thread that says things")?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
@@ -170,11 +170,11 @@ impl Begun {
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
             .context("starting the thread that writes the run folder")?;
         come_first();
-        // From here on only probes in programs need a privilege.
+        // From now on only probes in programs need a privilege.
         let work = Work { probes: fidelity != Fidelity::Procfs, signals: program.is_some() };
         privileges::drop_unneeded(work).context("giving up privileges")?;
         privileges::forbid_core_dumps().context("forbidding core dumps")?;
-        // All threads exist, and no process is started any more.
+        // All threads exist, and no further process is started.
         let processes: Vec<u32> = program.into_iter().chain(graphics.pid()).collect();
         if let Err(error) = privileges::only_what_is_used(About { processes: &processes, files }) {
             failure::say(&format!(

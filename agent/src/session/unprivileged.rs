@@ -1,8 +1,8 @@
-//! `guestscope run` where BPF is refused: the program's threads report what procfs tells them (fidelity
+//! `guestscope run` where BPF is refused: the program's threads report what procfs gives them (fidelity
 //! `procfs`).
 //!
-//! Decides between the kernel side and this, prints which and why, and replaces [`Feed`](super::Feed). Later
-//! stages are the same for both.
+//! Decides whether BPF is used, prints the decision with its reason, and replaces [`Feed`](super::Feed).
+//! Later stages are the same for both.
 
 use std::{
     collections::HashSet,
@@ -32,7 +32,7 @@ pub(super) enum Choice {
     Threads(Refusal),
 }
 
-/// The requested fidelity, else the kernel side if it can be loaded.
+/// The requested fidelity, else the BPF programs if they can be loaded.
 pub(super) fn choose(arguments: &RunArguments) -> anyhow::Result<Choice> {
     if arguments.fidelity == Some(Fidelity::Procfs) {
         return Ok(Choice::Threads(Refusal::Unwanted));
@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use crate::rendezvous::Rendezvous;
 
-    /// The ring's outcome if `meanwhile` happens between a program's greeting and the answer, and the
-    /// unanswered count.
+    /// The ring's outcome if `meanwhile` happens between a program's greeting and the answer, and the number
+    /// of unanswered programs.
     fn outcome(meanwhile: impl FnOnce(UnixStream) -> Option<UnixStream>) -> (Outcome, u64) {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is room");

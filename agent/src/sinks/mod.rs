@@ -1,6 +1,6 @@
-//! Outputs beside the run folder: traces, files for other programs, and text for people.
+//! Outputs besides the run folder: traces, files for other programs, and text for people.
 //!
-//! A sink takes finished requests or a summary and knows one format. It never calls an earlier stage.
+//! A sink takes finished requests or a summary and writes one format. It never calls an earlier stage.
 
 pub use guestscope_export::{otlp, perfetto};
 pub use guestscope_render::{html, terminal};

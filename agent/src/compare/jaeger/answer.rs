@@ -12,7 +12,7 @@ use crate::sinks::otlp::keys;
 
 /// Longest text that is kept, characters.
 const TEXT: usize = 200;
-/// Runs that resources tell apart.
+/// Maximum number of runs, distinguished by their resources.
 pub(super) const MOST_ORIGINS: usize = 10_000;
 
 #[derive(Deserialize)]
@@ -103,7 +103,7 @@ impl Integer {
     }
 }
 
-/// Which run a span belongs to, and what its resource says of that.
+/// The run of a span, and its resource attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Origin {
     /// `guestscope.run.id`.
@@ -146,7 +146,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// How much memory it takes.
+    /// Its size in memory, bytes.
     pub(super) fn bytes(&self) -> usize {
         let texts = [&self.trace, &self.id, &self.parent, &self.name].map(String::capacity);
         size_of::<Self>() + texts.iter().sum::<usize>() + self.numbers.0.capacity() * size_of::<(&str, u64)>()
@@ -182,16 +182,16 @@ impl Numbers {
         }
     }
 
-    /// None if the span did not say.
+    /// None if the span has no such attribute.
     pub(super) fn get(&self, key: &str) -> Option<u64> {
         self.0.iter().find(|(known, _)| *known == key).map(|(_, value)| *value)
     }
 }
 
-/// What an answer holds of a service.
+/// Spans of one service in an answer.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// All origins that its spans name.
+    /// All origins of its spans.
     pub(super) origins: Vec<Origin>,
     /// Spans of phases; waits belong to a service of their own.
     pub(super) spans: Vec<Span>,

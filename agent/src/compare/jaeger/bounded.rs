@@ -7,7 +7,7 @@ use serde::{
     de::{Error as _, SeqAccess, Visitor},
 };
 
-/// For all lists of an answer: three times what 16 MB of real spans take.
+/// Maximum for all lists of an answer, bytes: three times the memory of 16 MB of real spans.
 const MOST_BYTES: usize = 64 << 20;
 
 thread_local! {
@@ -64,7 +64,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
         let mut list = Vec::new();
         while let Some(element) = elements.next_element()? {
             if list.len() == list.capacity() {
-                // It grows to twice its length.
+                // The list grows to twice its length.
                 let more = list.capacity().max(4) * size_of::<T>();
                 let left = LEFT.get().checked_sub(more);
                 LEFT.set(

@@ -1,7 +1,6 @@
-//! One question and its answer over HTTP, as far as a limit of time and one of bytes allow, whatever the
-//! other side does.
+//! One HTTP request and its answer, within a time limit and a size limit, whatever the server does.
 //!
-//! The time is of the whole exchange: a byte now and then does not stretch it.
+//! The time limit covers the whole exchange: single bytes now and then do not extend it.
 
 use std::{
     io::{self, Read, Write},
@@ -28,7 +27,7 @@ pub(super) struct Answer {
     pub(super) is_cut: bool,
 }
 
-/// When an exchange is given up.
+/// When to give up an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     ends: Instant,
@@ -65,7 +64,7 @@ impl Timed {
         Self { stream, deadline, left_bytes: most_bytes }
     }
 
-    /// The kernel says that a socket would block where its timeout has passed.
+    /// The kernel returns "would block" for a socket whose timeout has passed.
     fn told(&self, error: io::Error) -> io::Error {
         if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
             return error;
@@ -97,7 +96,7 @@ impl Write for Timed {
     }
 }
 
-/// What a head says.
+/// The parsed head of an answer.
 struct Head {
     status: u16,
     /// Bytes of the body.
@@ -200,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that says this, and forgets what it hears.
+    /// A server that sends these bytes and ignores what it receives.
     struct Said<'a>(&'a [u8]);
 
     impl Read for Said<'_> {

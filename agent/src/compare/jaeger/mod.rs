@@ -1,7 +1,7 @@
-//! Runs from a Jaeger: traces of services in a span of time, split into runs by the id in their resources.
+//! Runs from Jaeger: traces of services in a time range, split into runs by the run ID in their resources.
 //!
-//! A search returns at most so many traces and does not say if there were more. So a span of time with a full
-//! answer is halved, until none is full. It changes nothing in Jaeger and stores nothing.
+//! A search returns a limited number of traces and does not report whether there were more. So a time range
+//! with a full answer is halved, until no answer is full. Nothing is changed in Jaeger or stored here.
 
 mod answer;
 mod bounded;
@@ -47,7 +47,7 @@ const SHORTEST_NS: u64 = 1_000_000;
 /// Clocks of machines differ: so far into the future it looks.
 const AHEAD: Duration = Duration::from_mins(5);
 
-/// Why nothing can be read from a Jaeger. `Display` gives `what: value`.
+/// Why nothing can be read from Jaeger. `Display` gives `what: value`.
 #[derive(Debug, thiserror::Error)]
 pub enum JaegerError {
     /// Not a URL of one.
@@ -55,38 +55,38 @@ pub enum JaegerError {
     Url {
         /// Without user, password and path.
         shown: String,
-        /// What is wrong with it.
+        /// What is wrong with the address.
         why: &'static str,
     },
-    /// No TLS can be spoken here.
+    /// TLS is not available here.
     #[error("cannot speak TLS: {0}")]
     Tls(#[source] ExportError),
-    /// It did not answer.
+    /// There was no answer.
     #[error("no answer from Jaeger: {origin}: {error}")]
     Ask {
         /// Scheme, host and port.
         origin: String,
-        /// Why.
+        /// The cause.
         #[source]
         error: io::Error,
     },
-    /// It answered something else.
+    /// The answer is not one of Jaeger's query API.
     #[error("not an answer of Jaeger's query API: {origin}: {why}")]
     Answer {
         /// Scheme, host and port.
         origin: String,
-        /// What it was.
+        /// What the answer was.
         why: Untrusted,
     },
-    /// It knows no such service.
+    /// Jaeger has no such service.
     #[error("no such service in Jaeger: {name}; there are {known}")]
     Service {
-        /// As asked for.
+        /// The name that was given.
         name: String,
         /// Some of those that there are.
         known: String,
     },
-    /// More than can be held.
+    /// There are more traces than can be held.
     #[error("too many traces of one service: {0}")]
     TooMany(String),
     /// Traces, but none of ours.
@@ -94,13 +94,13 @@ pub enum JaegerError {
     None {
         /// The service.
         name: String,
-        /// How far back was looked, s.
+        /// How far back the search went, s.
         lookback_s: u64,
     },
 }
 
 impl JaegerError {
-    /// What to do about it.
+    /// The next action.
     pub const fn hint(&self) -> &'static str {
         match self {
             JaegerError::Url { .. } => "a query endpoint looks like http://HOST:16686",
@@ -131,19 +131,19 @@ impl Service {
     }
 }
 
-/// What to ask a Jaeger for.
+/// What to ask Jaeger for.
 pub(super) struct Question<'a> {
-    /// As typed.
+    /// Address, as typed.
     pub(super) url: &'a str,
-    /// As typed.
+    /// Services, as typed.
     pub(super) services: &'a [String],
-    /// How far back.
+    /// How far back to search.
     pub(super) lookback: Duration,
     /// Which requests at the start of a run do not count.
     pub(super) warmup: Warmup,
 }
 
-/// All runs of the services; `progress` hears how many traces there are so far.
+/// All runs of the services; `progress` is called with the number of traces so far.
 pub(super) fn read(question: &Question<'_>, progress: &dyn Fn(usize)) -> Result<Vec<ReadRun>, JaegerError> {
     let client = Client::new(question.url)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -311,7 +311,7 @@ impl Search<'_> {
 /// Boils one down.
 fn run(service: &Service, origin: &Origin, mut requests: Vec<Request>, warmup: Warmup) -> ReadRun {
     let end_ns = |request: &Request| request.root().start_ns.saturating_add(request.root().duration_ns);
-    // As a folder has them: in the order of their ends.
+    // In the order of a run folder: by the ends of the requests.
     requests.sort_by_key(|request| (end_ns(request), request.root().id));
     let start_ns = requests.iter().map(|request| request.root().start_ns).min().unwrap_or(0);
     let rows = requests.iter().map(|request| request.phases.len() as u64).sum();

@@ -1,8 +1,8 @@
-//! From the spans of phases back to requests. Pure.
+//! Rebuilds requests from the spans of phases. Pure.
 //!
-//! What spans hold comes back exactly: durations, accounts, counts, helpers' waits, nesting. Starts are as
-//! they were sent, in wall time and moved by a microsecond or so where siblings touch; only their order
-//! matters here. What spans do not hold (the process, the thread's birth, names that were repaired) is empty.
+//! What spans contain is restored exactly: durations, accounts, counts, helpers' waits, nesting. Starts are
+//! in wall time and were moved by a microsecond or so where siblings touch; only their order matters here.
+//! What spans do not contain (the process, the thread's start time, names that were repaired) is empty.
 
 use std::{
     cmp::Reverse,
@@ -96,7 +96,7 @@ struct Ids {
     root: u64,
 }
 
-/// None if the span has no length of ours: then it is not ours.
+/// None if the span lacks our duration attribute: then it is not a span of ours.
 fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
     let number = |key: &str| span.numbers.get(key).unwrap_or(0);
     let duration_ns = span.numbers.get("guestscope.duration_ns")?;
@@ -149,7 +149,7 @@ fn helper_wait(number: &dyn Fn(&str) -> u64) -> HelperWait {
     HelperWait { on_cpu, waiting }
 }
 
-/// As long as a marker's names can be.
+/// A name, cut to the maximum length of a marker's name.
 fn name(text: &str) -> Untrusted {
     let end = (0..=NAME_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     text[..end].into()

@@ -182,8 +182,8 @@ impl Adoption {
         Ok(())
     }
 
-    /// Samples the threads of a process that was not sampled before. A thread made meanwhile by a thread not
-    /// yet sampled is left out: sampling it later could count it twice.
+    /// Samples the threads of a process that was not sampled before. A thread that an unsampled thread
+    /// creates during that is left out: sampling it later could count it twice.
     fn sample(pid: u32, feed: &mut Feed) {
         let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let threads: Vec<u32> =
