@@ -1,6 +1,6 @@
-//! The calls, shared by the C ABI and the Rust API: pointers and tokens in, edges out.
-//! Yields what `guestscope.h` promises, for which this file is the implementation.
-//! It deliberately checks no caller: a wrong token is passed on, and the agent counts it.
+//! The calls, shared by the C ABI and the Rust API: pointers and tokens in, edges out. Implements what
+//! `guestscope.h` documents. It deliberately does not check arguments: a wrong token is passed on, and the
+//! agent counts it.
 
 use crate::{
     edge::{self, Operation},
@@ -100,7 +100,8 @@ fn forget(token: u64) {
 }
 
 /// The first phase of the request `root` begins, at the instant at which the request did. If the request has
-/// had a phase before, was left meanwhile, or is not the innermost root of this thread, the phase begins now.
+/// had a phase before, has been left since, or is not the innermost root of this thread, the phase begins
+/// now.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.
@@ -139,7 +140,8 @@ pub unsafe fn next(token: u64, name: *const u8, len: usize) -> u64 {
 }
 
 /// The phases of both tokens end at the same instant, `inner` within `outer`. Where one is 0, the innermost
-/// phase, each end is a separate edge: only a reader of edges knows that phase, and not for two at once.
+/// phase, each end is a separate edge: only the reader of edges can tell which phase that is, and only for
+/// one at a time.
 #[inline]
 pub fn end_both(inner: u64, outer: u64) {
     if inner == 0 || outer == 0 {

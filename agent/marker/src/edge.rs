@@ -1,6 +1,6 @@
-//! The probe point: one function that does nothing, and the note that tells tracers where it is.
-//! Yields the wire contract with the agent: the six arguments for each operation.
-//! It deliberately knows nothing of threads, tokens or names beyond passing them on.
+//! The probe point: one function that does nothing, and the note that tells tracers where it is. Yields the
+//! wire contract with the agent: the six arguments for each operation. Threads, tokens and names are only
+//! passed on.
 
 /// Version of the wire contract, in bits 8-15 of the first argument.
 pub const ABI_VERSION: u64 = 1;
@@ -74,7 +74,7 @@ pub(crate) fn instance() -> u16 {
     static HERE: u8 = 0;
     let address = &raw const HERE as u64;
     let folded = ((address >> 12) ^ (address >> 28)) as u16;
-    // All ones are the agent's own value.
+    // All ones are reserved for the agent.
     if folded == u16::MAX { 1 } else { folded }
 }
 
@@ -106,7 +106,7 @@ pub(crate) unsafe fn touch(name: *const u8, len: usize) -> usize {
         return 0;
     }
     let last = len.min(NAME_BYTES_READ) - 1;
-    // SAFETY: the caller vouches for `len` bytes, and both offsets are below it.
+    // SAFETY: the caller guarantees `len` bytes, and both offsets are below it.
     unsafe {
         name.read_volatile();
         name.add(last).read_volatile();

@@ -1,8 +1,7 @@
-//! Phases of asynchronous code: a future that enters its phase at every poll and leaves it after.
-//! Yields futures for any executor; tasks that take turns on a thread, or move between threads, are each
-//! charged their own time. Nothing begins before the first poll.
-//! It deliberately ends a phase at completion or drop, whichever is first: the time to the drop is not the
-//! phase's.
+//! Phases of asynchronous code: a future that enters its phase at every poll and leaves it after. Yields
+//! futures for any executor; tasks that take turns on a thread, or move between threads, are each charged
+//! their own time. Nothing begins before the first poll. A phase deliberately ends at completion or drop,
+//! whichever is first: the time from completion to the drop is not part of it.
 
 use core::{
     mem::ManuallyDrop,

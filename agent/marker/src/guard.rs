@@ -1,6 +1,6 @@
-//! Phases of synchronous code: a guard that ends its phase when it is dropped.
-//! Yields the Rust API except for futures, which have their own file.
-//! It deliberately cannot be sent to another thread: a phase that moves or awaits is `in_phase`'s.
+//! Phases of synchronous code: a guard that ends its phase when it is dropped. Yields the Rust API except for
+//! futures, which have their own file. A guard deliberately cannot be sent to another thread: `in_phase` is
+//! for phases that move or await.
 
 use core::{marker::PhantomData, mem::ManuallyDrop};
 
@@ -67,7 +67,7 @@ impl Guard {
     pub fn end(self) {}
 
     /// Begins the first phase of this request, at the very instant at which the request began. If the request
-    /// has had a phase before, was left meanwhile, or is not the innermost request of this thread, this is
+    /// has had a phase before, has been left since, or is not the innermost request of this thread, this is
     /// [`phase`]. The phase must end before the request.
     #[inline]
     pub fn first(&self, name: &str) -> Guard {
@@ -75,8 +75,8 @@ impl Guard {
         Guard::new(unsafe { call::first(self.token, name.as_ptr(), name.len()) })
     }
 
-    /// Ends this phase and begins the next one at the same instant: no time lies between the two, and one
-    /// edge tells both. An outermost phase is a trace of its own: there it is an end and a begin.
+    /// Ends this phase and begins the next one at the same instant: no time passes between the two, and one
+    /// edge reports both. Outermost phases are separate traces: there it is two edges, an end and a begin.
     #[inline]
     pub fn next(self, name: &str) -> Guard {
         let token = ManuallyDrop::new(self).token;

@@ -1,6 +1,6 @@
-//! Trace and span ids, derived from the process's seed, and the W3C `traceparent` header made of them.
-//! Yields the same ids for the same seed and token, as pure arithmetic, so nothing need be stored per phase.
-//! It deliberately makes no secret of the seed: ids are unique, not unguessable.
+//! Trace and span IDs, derived from the process's seed, and the W3C `traceparent` header made of them. Yields
+//! the same IDs for the same seed and token, as pure arithmetic, so that nothing need be stored per phase.
+//! The seed is deliberately not a secret: IDs are unique, not unguessable.
 
 /// Length of a `traceparent` header: version, trace id, span id, flags.
 pub const HEADER_BYTES: usize = 55;

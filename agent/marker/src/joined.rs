@@ -1,6 +1,6 @@
-//! Roots that joined a trace of the program's own, and tokens whose ids the agent was already told.
-//! Yields the joined trace of a root. Two fixed tables without locks, so that no call allocates or waits.
-//! It deliberately forgets: a root at its end, and the longest-standing ones when thousands are in flight.
+//! Roots that joined one of the program's own traces, and tokens whose IDs the agent has been sent. Yields
+//! the joined trace of a root. Two fixed tables without locks, so that no call allocates or waits. Entries
+//! are deliberately dropped: a root at its end, and the oldest ones when thousands are in flight.
 
 use core::{
     hint::spin_loop,
@@ -21,7 +21,7 @@ const WAYS: usize = 16;
 /// Value of `Place::root` for a free place. No root has it, since a thread ordinal is never 0.
 const EMPTY: u64 = 0;
 
-/// A place is written under a sequence number that is odd meanwhile; readers write nothing.
+/// A place is written under a sequence number that is odd during the write; readers write nothing.
 struct Place {
     sequence: AtomicU64,
     root: AtomicU64,
@@ -43,8 +43,8 @@ impl Place {
         Self { sequence, root, high, low }
     }
 
-    /// None while a writer is at work. A writer that was preempted, or lost in a fork, is not waited for
-    /// long.
+    /// None while it is being written. A writer that was preempted, or lost in a fork, is awaited only
+    /// briefly.
     fn read(&self) -> Option<Held> {
         for _ in 0..64 {
             let sequence = self.sequence.load(Acquire);
@@ -143,8 +143,8 @@ impl Joined {
     }
 }
 
-/// Tokens whose ids the agent was told. It may forget one (another token of the same hash), and the agent is
-/// then told again; it never withholds one.
+/// Tokens whose IDs the agent has been sent. An entry may be lost (to another token of the same hash), and
+/// the IDs are then sent again; they are never withheld.
 pub(crate) struct Told {
     tokens: [AtomicU64; 1024],
 }
@@ -156,9 +156,9 @@ impl Told {
         Self { tokens: [const { AtomicU64::new(0) }; 1024] }
     }
 
-    /// Whether the agent must be told that `token` is in `trace`; from then on it counts as told.
+    /// Whether the agent must be sent that `token` is in `trace`; from then on it counts as sent.
     pub(crate) fn is_new(&self, token: u64, trace: TraceId) -> bool {
-        // The trace is part of what was told: a root that joins one after a header was made has new ids.
+        // The trace is part of the entry: a root that joins a trace after a header was made has new IDs.
         let told = mix(token) ^ mix(trace.high) ^ trace.low;
         self.tokens[mix(token) as usize % self.tokens.len()].swap(told, Relaxed) != told
     }

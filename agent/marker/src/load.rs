@@ -1,7 +1,7 @@
 //! Work done as the library is loaded, so that a mark makes no system call: by then the program may have
-//! given up its system calls, and be killed at the first one that its filter does not allow (seccomp).
-//! Yields a process that is prepared before its own code runs. It deliberately decides nothing where it
-//! cannot see the environment: then the first call does all of this.
+//! restricted its system calls (seccomp), and be killed at the first forbidden one. Prepares the process
+//! before its own code runs. Where it cannot see the environment, it deliberately leaves all of this to the
+//! first call.
 
 use core::{
     ffi::{CStr, c_char, c_int},
@@ -30,7 +30,7 @@ unsafe extern "C" {
 }
 
 extern "C" fn at_load(count: c_int, arguments: Strings, environment: Strings) {
-    // SAFETY: a pointer that C libraries define, and that nobody writes as long as a library is being loaded.
+    // SAFETY: a pointer that C libraries define, and that does not change while a library is being loaded.
     let known = unsafe { ptr::read_volatile(&raw const environ) };
     let environment = if !known.is_null() {
         known
@@ -87,8 +87,8 @@ unsafe fn variable<'a>(environment: Strings, name: &[u8]) -> Option<&'a CStr> {
     }
 }
 
-/// Number of filters on this thread: the most there could be where the kernel does not say. It makes only
-/// calls that the loader has just made as well.
+/// Number of filters on this thread: the highest possible number if the kernel does not report it. It makes
+/// only system calls that the loader has just made as well.
 fn filters() -> u64 {
     let (mut mode, mut count) = (Line::new(b"\nSeccomp:\t"), Line::new(b"\nSeccomp_filters:\t"));
     let whole = syscall::each_byte(c"/proc/thread-self/status", |byte| {
@@ -123,7 +123,7 @@ impl Line {
                 let value = self.value.unwrap_or(0);
                 self.value = Some(value.saturating_mul(10).saturating_add(u64::from(byte - b'0')));
             }
-            // The first character of a line stands nowhere else in it.
+            // The first character of a line occurs nowhere else in it.
             _ => self.matched = usize::from(byte == b'\n'),
         }
     }

@@ -1,11 +1,11 @@
-//! State of a process: the random seed of its ids and a generation that changes when it forks.
-//! Yields both for the price of two loads. They lie on a page that the kernel clears in a forked child, so
-//! that a fork is noticed without a system call per edge; where the kernel cannot clear it (before 4.14,
-//! gVisor), the process number is compared at every edge instead.
-//! It deliberately registers nothing with libc: no fork handler, no exit handler.
+//! State of a process: the random seed of its ids and a generation that changes when it forks. Yields both
+//! for the price of two loads. They lie on a page that the kernel clears in a forked child, so that a fork is
+//! noticed without a system call per edge; where the kernel cannot clear it (before 4.14, gVisor), the
+//! process number is compared at every edge instead. It deliberately registers nothing with libc: no fork
+//! handler, no exit handler.
 //!
-//! All system calls are made as the library is loaded. A forked child makes none: its seed is its family's,
-//! changed by a number that is unique among them.
+//! All system calls are made as the library is loaded. A forked child makes none: its seed is that of its
+//! parent, changed by a number that is unique among the descendants.
 
 use core::{
     ffi::CStr,
@@ -61,7 +61,7 @@ fn shared() -> &'static Shared {
     unsafe { &*SHARED.load(Acquire) }
 }
 
-/// The generation of this process. A thread that knows another one calls `prepare`.
+/// The generation of this process. A thread with a different one calls `prepare`.
 #[inline]
 pub(crate) fn generation() -> u32 {
     let shared = shared();
@@ -113,8 +113,8 @@ pub(crate) fn forget() {
 }
 
 /// Prepares a thread, or a forked child at its first call; or a process whose loader did not initialize the
-/// library. Other threads that call meanwhile wait, so that no edge is fired before the agent has had its
-/// chance to attach.
+/// library. Other threads that call at the same time wait, so that no edge is fired before the agent could
+/// attach.
 #[cold]
 pub(crate) fn prepare() -> u32 {
     let children = CHILDREN.load(Acquire);
@@ -190,7 +190,8 @@ fn random_seed() -> [u64; 2] {
     seed
 }
 
-/// A seed from a file that the kernel makes anew for each reader; else from the addresses of the library.
+/// A seed from a file whose content the kernel makes anew for each reader; else from the addresses of the
+/// library.
 fn seed_from_file() -> [u64; 2] {
     let place = (&raw const FALLBACK) as u64;
     let (mut seed, mut at) = ([place, place.rotate_left(32)], 0);

@@ -1,9 +1,9 @@
 //! The library's greeting to the agent: "a marker is in this process", sent over the unix stream socket that
-//! GUESTSCOPE_NOTIFY names, as the library is loaded and before its first edge.
-//! Yields nothing: it returns after the answer, an end of file, a failure or 2 s, whichever comes first. By
-//! then the agent has attached its probe, or it misses edges (whose numbers tell it how many). An agent
-//! without BPF answers with the descriptor of a ring.
-//! It deliberately reports no failure: a program must not notice that nobody listens.
+//! GUESTSCOPE_NOTIFY names, as the library is loaded and before its first edge. Yields nothing: it returns
+//! after the answer, an end of file, a failure or 2 s, whichever comes first. By then the agent has attached
+//! its probe, or it misses edges (and their numbers show how many). An agent without BPF answers with the
+//! descriptor of a ring. It deliberately reports no failure: a program must not notice that no agent is
+//! there.
 
 use core::ffi::{CStr, c_char};
 

@@ -1,9 +1,8 @@
 //! The path of edges to an agent without BPF: a ring of slots in memory that the agent shares.
 //!
 //! Yields whole records or none. A thread claims a slot by moving the ring's head, writes, and marks the slot
-//! as done; it waits for nobody, and where the ring is full its edge is only counted there. Without a ring an
-//! edge costs one load and a jump that is not taken. It deliberately does not know what the words of a record
-//! mean.
+//! as done; it never waits, and if the ring is full its edge is only counted there. Without a ring an edge
+//! costs one load and a jump that is not taken. The words of a record are deliberately opaque here.
 
 use core::{
     ptr,
@@ -23,17 +22,17 @@ pub const HEADER_BYTES: usize = 4096;
 pub const HEAD: usize = 16;
 /// Word that counts edges without a slot. Head and this one lie in cache lines of their own.
 pub const LOST: usize = 32;
-/// Word that counts the programs that have taken the ring: programs that cannot map it, or do not know rings,
-/// do not.
+/// Word that counts the programs that have taken the ring. Programs that cannot map it, or whose library is
+/// older, are not counted.
 pub const TAKEN: usize = 48;
 /// Words of a slot, 256 bytes: its turn, a checksum, the record, and six that are not used.
 pub const SLOT_WORDS: usize = 32;
 /// Words of a record: see `reading`.
 pub const RECORD_WORDS: usize = 24;
-/// A number that this kernel does not tell.
+/// A number that this kernel does not report.
 pub const UNKNOWN: u64 = u64::MAX;
-/// Most times that other threads may be quicker to a slot; then the edge counts as lost, since nobody shall
-/// wait.
+/// Maximum number of times that other threads may take a slot first; then the edge counts as lost, since no
+/// thread may wait.
 const ATTEMPTS: u32 = 1 << 10;
 /// Slots of the largest ring that is mapped: 1 GiB.
 const SLOTS_MOST: usize = 1 << 22;
@@ -83,7 +82,7 @@ pub(crate) fn adopt(descriptor: usize) {
     if let Some(ring) = current() {
         ring.word(TAKEN).fetch_add(1, Relaxed);
     }
-    // SAFETY: the descriptor came with the agent's answer and is used nowhere else.
+    // SAFETY: the descriptor came with the agent's answer and is not used elsewhere.
     unsafe { syscall::call(syscall::CLOSE, [descriptor, 0, 0, 0, 0, 0]) };
 }
 
@@ -95,7 +94,7 @@ fn map(descriptor: usize) -> Option<Ring> {
     const SHARED: usize = 1;
     // SAFETY: takes integers; here and below, an error is a negative number.
     let seals = unsafe { syscall::call(syscall::FCNTL, [descriptor, GET_SEALS, 0, 0, 0, 0]) };
-    // Memory that somebody may truncate would end the program at its next edge.
+    // If the memory could be truncated, the program would be killed at its next edge.
     if seals < 0 || seals & SEALED_AGAINST_SHRINKING == 0 {
         return None;
     }
@@ -115,7 +114,7 @@ fn map(descriptor: usize) -> Option<Ring> {
     let words = ptr::with_exposed_provenance::<AtomicU64>(words as usize);
     // SAFETY: the mapping is at least a page long and stays for as long as the program.
     if unsafe { &*words }.load(Relaxed) != MAGIC {
-        // SAFETY: the mapping is ours and nobody has seen it.
+        // SAFETY: the mapping is ours and not shared yet.
         unsafe { syscall::call(syscall::MUNMAP, [words.expose_provenance(), bytes, 0, 0, 0, 0]) };
         return None;
     }
@@ -139,8 +138,8 @@ impl Ring {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: `new` and `map` vouch for the header and for as many slots as the mask says; no caller asks
-        // for more.
+        // SAFETY: `new` and `map` guarantee the header and as many slots as the mask says; no caller asks for
+        // more.
         unsafe { &*self.words.add(index) }
     }
 
@@ -181,8 +180,8 @@ impl Ring {
         None
     }
 
-    /// Fills a claimed slot and marks it as done. A reader that has given it up meanwhile has counted it as
-    /// lost.
+    /// Fills a claimed slot and marks it as done. A reader that has skipped it in the meantime has counted it
+    /// as lost.
     pub fn commit(&self, position: u64, record: &[u64; RECORD_WORDS]) {
         let slot = self.slot(position);
         self.word(slot + 1).store(checksum(position, record), Relaxed);
@@ -194,8 +193,8 @@ impl Ring {
     }
 }
 
-/// Checksum that tells a record from one that two writers have mixed: a writer that was stopped in the middle
-/// for so long that the reader gave the slot up may go on when the slot is another writer's.
+/// Checksum that detects a record mixed from two writers: a writer may be stopped for so long that the reader
+/// skips its slot, and continue when the slot belongs to another writer.
 #[must_use]
 pub fn checksum(position: u64, record: &[u64; RECORD_WORDS]) -> u64 {
     record

@@ -1,7 +1,7 @@
-//! The two dozen system calls that the library needs, made directly.
-//! Yields results as the kernel gives them: negative numbers are errors. Without libc the caller's errno
-//! stays untouched by construction, and the shared library needs no libc version.
-//! It deliberately does not retry and knows no socket or memory policy.
+//! The two dozen system calls that the library needs, made directly. Yields results as the kernel gives them:
+//! negative numbers are errors. Without libc the caller's errno stays untouched by construction, and the
+//! shared library needs no libc version. It deliberately does not retry, and leaves all policy to its
+//! callers.
 
 use core::{ffi::CStr, ptr, sync::atomic::AtomicU32};
 
@@ -101,7 +101,7 @@ pub(crate) unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
 /// No system call: elsewhere the library compiles, fires nothing, and every caller takes its error path.
 ///
 /// # Safety
-/// Always safe; the signature is that of the real one.
+/// Always safe; the signature is that of the real function.
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(crate) unsafe fn call(_number: usize, _arguments: [usize; 6]) -> isize {
     -38

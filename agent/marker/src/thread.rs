@@ -1,7 +1,6 @@
-//! State of a thread: its ordinal, the number of its last edge, and the roots it is inside.
-//! Yields tokens and numbered edges; every call of the library passes through `with`, which also notices a
-//! fork.
-//! It deliberately keeps no list of open phases: nesting is counted per root, and the agent finds which phase
+//! State of a thread: its ordinal, the number of its last edge, and the roots that it is inside. Yields
+//! tokens and numbered edges; every call of the library passes through `with`, which also notices a fork. It
+//! deliberately keeps no list of open phases: nesting is counted per root, and the agent finds which phase
 //! was innermost.
 
 use core::{
@@ -37,7 +36,7 @@ const NO_FRAME: Frame = Frame { root: 0, depth: 0, children: 0 };
 pub(crate) struct Thread {
     generation: Cell<u32>,
     edges: Cell<u32>,
-    /// Its thread number, and when it was looked up: for an agent without BPF. Known where there is a ring.
+    /// Thread ID, for an agent without BPF, and when it was looked up. Known only if there is a ring.
     tid: Cell<u32>,
     born_ns: Cell<u64>,
     ordinal: Cell<u32>,
@@ -80,7 +79,7 @@ extern "C" fn fire_and_write(head: u64, token: u64, a2: u64, a3: u64, a4: u64, a
     let myself = THREAD.with(myself);
     #[cfg(not(feature = "std"))]
     let myself = myself(&THREAD);
-    // SAFETY: names were touched by the call that fires, whose caller vouches for them.
+    // SAFETY: names were read by the call that fires, whose caller guarantees them.
     let record = unsafe { reading::record(head, arguments, myself) };
     if let Some(position) = ring.claim() {
         ring.commit(position, &record);
@@ -139,7 +138,7 @@ impl Thread {
         let number = self.edges.get().wrapping_add(1);
         self.edges.set(number);
         let head = edge::head(operation, edge::instance(), number);
-        // One jump where there is no ring: both paths take their arguments in the same registers.
+        // Costs one jump without a ring: both paths take their arguments in the same registers.
         if ring::is_there() {
             let [token, a2, a3, a4, a5] = arguments;
             return fire_and_write(head, token, a2, a3, a4, a5);
@@ -178,7 +177,7 @@ impl Thread {
         }
     }
 
-    /// The phase of `token` is no longer this thread's; 0 is the innermost. A token of a root that this
+    /// Ends this thread's stay in the phase of `token`; 0 is the innermost. A token of a root that this
     /// thread is not inside changes nothing. Returns 1 if the thread is inside no phase afterwards, else 2.
     #[inline]
     pub(crate) fn close(&self, token: u64) -> u64 {

@@ -171,7 +171,7 @@ where
         let thread = this_thread();
         match kept.depth {
             0 => kept.thread = thread,
-            // It is on one thread at a time: other threads inside it are not charged.
+            // A phase is on one thread at a time: other threads inside it are not charged.
             _ if kept.thread != thread => return,
             _ => {}
         }

@@ -1,5 +1,5 @@
-//! The C ABI of the marker library, as `guestscope.h` documents it: one wrapper per function.
-//! Yields libguestscope.so, which needs no other library. It deliberately holds no logic: that is
+//! The C ABI of the marker library, as `guestscope.h` documents it: one wrapper per function. Yields
+//! libguestscope.so, which needs no other library. It deliberately contains no logic: that is
 //! `guestscope_marker::call`, which the Rust API uses as well.
 
 #![no_std]

@@ -1,8 +1,7 @@
-//! Ranges that begin on one thread and end on another: their time is no thread's.
-//! Yields the names of such ranges, learned from the first one that crossed. Before that a range is taken for
-//! a phase of the thread that begins it, as most are; its share of that thread is given up when another
-//! thread ends it. It deliberately remembers the last 256 begins only: a forgotten one is learned from a
-//! later one.
+//! Ranges that begin on one thread and end on another: their time belongs to no thread. Yields the names of
+//! such ranges, learned from the first one that crossed. Before that a range is taken for a phase of the
+//! thread that begins it, as most are; its time on that thread is dropped when another thread ends it. It
+//! deliberately remembers the last 256 begins only: a forgotten name is learned again from a later range.
 
 use core::sync::atomic::{
     AtomicU64,

@@ -1,5 +1,5 @@
-//! The marker's calls as this library makes them: with the source, and names as slices.
-//! Yields tokens. It deliberately knows neither NVTX nor ITT.
+//! The marker's calls as this library makes them: with the source, and names as slices. Yields tokens. It is
+//! deliberately independent of NVTX and ITT.
 
 use guestscope_marker::call;
 

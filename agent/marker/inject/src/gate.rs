@@ -1,8 +1,8 @@
-//! Tasks that are too short to be phases: an edge costs about as much as the shortest of them takes. A task's
-//! length is known only at its end and a phase begins at its start, so it is decided by kind, from the length
-//! of the first ones. The first tasks inside a library compile, so such a kind is measured again and again
-//! while it is shown; a program's own marks are decided once. Yields whether a task is shown. A kind found
-//! too short stays hidden.
+//! Hides tasks that are too short to be phases: an edge costs about as much as the shortest of them takes. A
+//! task's length is known only at its end and a phase begins at its start, so the decision is made by kind,
+//! from the length of the first tasks. The first tasks inside a library include compilation, so such a kind
+//! is measured again and again while it is shown; for the program's own marks the decision is made once.
+//! Yields whether a task is shown. A kind found too short stays hidden.
 
 use core::{
     ffi::c_int,
@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<c_int>() == size_of::<AtomicI32>());
 /// The measurement of one task.
 #[derive(Clone, Copy)]
 pub(crate) struct Measured {
-    /// Its kind; null: it is not measured.
+    /// Its kind; null if it is not measured.
     kind: *const Kind,
     /// Start. The lowest bit is set if the task is not shown.
     begun_ns: u64,
@@ -116,7 +116,7 @@ impl Measured {
         };
         let is_decided = kind.count.compare_exchange(known, decided, AcqRel, Relaxed).is_ok();
         if is_decided && decided >= SHOWN && decided & !SHOWN & !HIDDEN == 0 {
-            // From here on other tasks are counted.
+            // From now on other tasks are counted.
             kind.long.store(0, Relaxed);
         }
         (is_decided && decided == HIDDEN).then_some(self.kind)

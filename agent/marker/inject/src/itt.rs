@@ -1,8 +1,8 @@
 //! ITT 3: each static part of it in a process (oneDNN's, PyTorch's, an OpenMP runtime's) passes its list of
 //! functions at its first call to the library that INTEL_LIBITTNOTIFY64 names. Layouts and names are those of
-//! `ittnotify_config.h` and `ittnotify_static.h` of https://github.com/intel/ittapi (version 3).
-//! Yields phases of source itt. It deliberately takes no frames that are reported afterwards: an edge is made
-//! when it happens.
+//! `ittnotify_config.h` and `ittnotify_static.h` of https://github.com/intel/ittapi (version 3). Yields
+//! phases of source itt. It deliberately ignores frames that are reported afterwards: an edge has the time of
+//! its call.
 
 mod events;
 mod known;
@@ -41,7 +41,7 @@ struct Global {
     error_handler: *const c_void,
     /// Never set.
     path: *const c_void,
-    /// In glibc on aarch64 the mutex is a word longer, and the word that is never set lies here.
+    /// In glibc on aarch64 the mutex is a word longer, and this position holds the word that is never set.
     functions: *mut Info,
     functions_behind: *mut Info,
 }

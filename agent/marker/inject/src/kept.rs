@@ -36,7 +36,7 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// Head at a handle, followed by the name.
 #[repr(C)]
 struct Head {
-    /// Hash of its own address: tells it from a number that was never a handle.
+    /// Hash of its own address: distinguishes it from a number that was never a handle.
     check: u32,
     /// Length of the name: more than the bytes that follow if it was cut.
     length: u32,

@@ -1,9 +1,8 @@
 //! Turns the NVTX ranges and ITT tasks that a program already contains into phases. Both interfaces load a
 //! tool's library by an environment variable and pass it their tables of functions; this is that library, for
-//! both.
-//! Yields libguestscope-inject.so, with an instance of the marker library in it, which meets the agent as
-//! this is loaded. It deliberately allocates nothing and needs no other library: it is loaded into every
-//! program that the agent starts.
+//! both. Yields libguestscope-inject.so, which contains an instance of the marker library; that one meets the
+//! agent when this library is loaded. It deliberately allocates nothing and needs no other library: it is
+//! loaded into every program that the agent starts.
 
 #![no_std]
 #![feature(thread_local)]
@@ -33,7 +32,7 @@ unsafe extern "C" {
     fn getenv(name: *const c_char) -> *const c_char;
 }
 
-/// An environment variable, valid as long as nobody changes it: callers use it at once.
+/// An environment variable, valid as long as the environment is not changed: callers use it at once.
 fn variable(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: the name is a C string; the result is null or a C string.
     let value = unsafe { getenv(name.as_ptr()) };

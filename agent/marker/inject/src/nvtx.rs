@@ -86,7 +86,7 @@ fn domain_functions() -> [(usize, Function); 11] {
 #[allow(unreachable_pub, private_interfaces, reason = "the loader finds it by its name")]
 pub unsafe extern "C" fn InitializeInjectionNvtx2(get_export_table: Option<GetExportTable>) -> c_int {
     let (Some(get), true) = (get_export_table, has_agent()) else { return 0 };
-    // SAFETY: NVTX's own function, with a number that it knows.
+    // SAFETY: NVTX's own function, with a valid number.
     let Some(table) = (unsafe { get(CALLBACKS).as_ref() }) else { return 0 };
     let (true, Some(functions)) = (table.bytes >= size_of::<ExportTable>(), table.functions) else {
         return 0;
@@ -138,7 +138,7 @@ unsafe fn with_attributes<R>(
     if !is_whole {
         return with_domain(domain, Name::UNNAMED, |name| then(name, 0));
     }
-    // SAFETY: as long as the caller says.
+    // SAFETY: valid as long as the caller guarantees.
     let attributes = unsafe { &*attributes };
     let number = number(attributes);
     match attributes.message_type {

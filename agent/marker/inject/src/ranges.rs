@@ -1,8 +1,8 @@
 //! Open ranges of each thread, and their ends. Phases of the marker nest; ranges of two domains, and those
 //! with explicit begin and end, need not: ranges above one that ends are left and entered again, so that they
-//! go on.
-//! Yields edges in an order that the contract allows, whatever the program does: an end without a begin fires
-//! nothing. It deliberately keeps 128 open ranges per thread. Deeper ones are counted, and are no phases.
+//! continue. Yields edges in an order that the contract allows, whatever the program does: an end without a
+//! begin fires nothing. It deliberately keeps 128 open ranges per thread. Deeper ones are counted, and do not
+//! become phases.
 
 use core::cell::Cell;
 
@@ -107,7 +107,7 @@ pub(crate) fn start(begin: &Begin<'_>) -> u64 {
         return 0;
     }
     if crossing::crosses(name) || (ranges.count.get() >= DEEPEST && !ranges.forget_named()) {
-        // From here on it is on no thread, until one ends it.
+        // From now on it is on no thread, until a thread ends it.
         call::leave(token);
     } else {
         crossing::begun(token, name);
@@ -127,7 +127,7 @@ pub(crate) fn stop(token: u64) {
         return;
     }
     crossing::ended_elsewhere(token);
-    // It leaves its thread, if it is on one, and phases begun inside it go on there.
+    // It leaves its thread, if it is on one; phases begun inside it continue there.
     call::enter(token);
     call::end(token);
 }

@@ -1,6 +1,6 @@
-//! Names as programs give them: C strings and wide strings of any length, made whole or cut.
-//! Yields at most 64 bytes, since an agent reads no more, and reads nothing beyond what it needs of a string.
-//! It deliberately repairs nothing that is not UTF-8: the agent does, and says so.
+//! Names as programs give them: C strings and wide strings of any length, made whole or cut. Yields at most
+//! 64 bytes, since an agent reads no more, and reads no more of a string than that. It deliberately does not
+//! repair invalid UTF-8: the agent does.
 
 use core::{ffi::c_char, slice};
 

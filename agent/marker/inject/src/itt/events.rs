@@ -1,6 +1,6 @@
-//! The older events: a start with or without an end.
-//! Yields a mark for a start, and phases from the first end of an event on. It deliberately does not take a
-//! start for a begin before: without an end it would stay open.
+//! The older events: a start with or without an end. Yields a mark for a start, and phases from the first end
+//! of an event on. It deliberately does not treat a start as a begin before that: without an end it would
+//! stay open.
 
 use core::{
     ffi::{c_char, c_int, c_void},
@@ -20,7 +20,7 @@ use crate::{
     text,
 };
 
-/// As in `tasks`.
+/// See `tasks`.
 #[rustfmt::skip]
 pub(super) fn functions() -> &'static [(&'static str, Ours)] {
     &[

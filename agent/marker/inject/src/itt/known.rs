@@ -21,7 +21,7 @@ use crate::{
     text::{self, Text},
 };
 
-/// As in `tasks`.
+/// See `tasks`.
 pub(super) fn functions() -> &'static [(&'static str, Ours)] {
     &[
         ("domain_create", Ours(create_domain as *const c_void)),
@@ -46,7 +46,7 @@ pub(super) struct Domain {
 pub(super) struct StringHandle {
     name: *const c_char,
     wide: *const c_void,
-    /// Two words for the tool.
+    /// Two words for the tool's own use.
     pub(super) kind: Kind,
     next: *const c_void,
 }
@@ -244,7 +244,7 @@ extern "C" fn create_domain(name: *const c_char) -> *const Domain {
     // SAFETY: the program's C string.
     let known = unsafe { intern_domain(name) };
     if known.is_null() {
-        // No task of it is a phase.
+        // None of its tasks is a phase.
         kept::say_full(Source::Itt);
         return ptr::null();
     }

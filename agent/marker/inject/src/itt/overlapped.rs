@@ -21,7 +21,7 @@ use crate::{
     ranges::{self, Begin},
 };
 
-/// As in `tasks`.
+/// See `tasks`.
 #[rustfmt::skip]
 pub(super) fn functions() -> &'static [(&'static str, Ours)] {
     &[

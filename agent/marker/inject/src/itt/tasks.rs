@@ -1,6 +1,5 @@
-//! Tasks that nest on their thread, frames without an id, and markers.
-//! Yields phases and marks. It deliberately ignores the times that some calls pass: an edge is made when it
-//! happens.
+//! Tasks that nest on their thread, frames without an id, and markers. Yields phases and marks. It
+//! deliberately ignores the times that some calls pass: an edge has the time of its call.
 
 use core::ffi::{c_int, c_void};
 
