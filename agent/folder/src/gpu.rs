@@ -94,12 +94,12 @@ pub(super) fn columns() -> Vec<Column<Sample>> {
     vec![
         column(
             "gpu",
-            "number of the graphics processor that was looked at: the columns behind it are about that one, those before it of the last look at the guest",
+            "number of the graphics processor of the columns after this one; those before it are of the last reading of the guest",
             (|gpu| Some(u64::from(gpu.device)), |gpu, value| gpu.device = value as u32),
         ),
         column(
             "gpu_time_ns",
-            "CLOCK_MONOTONIC when it had been read",
+            "CLOCK_MONOTONIC after the reading",
             (|gpu| Some(gpu.time_ns), |gpu, value| gpu.time_ns = value),
         ),
         column(
@@ -112,11 +112,11 @@ pub(super) fn columns() -> Vec<Column<Sample>> {
             "share of it in which its memory was read or written",
             field!(memory_utilization_percent),
         ),
-        column("gpu_memory_used_bytes", "its memory in use, by whomsoever", field!(memory_used_bytes)),
+        column("gpu_memory_used_bytes", "its memory in use, by all processes", field!(memory_used_bytes)),
         column("gpu_clock_sm_mhz", "clock of its multiprocessors", field!(clock_sm_mhz)),
         column("gpu_clock_memory_mhz", "clock of its memory", field!(clock_memory_mhz)),
-        column("gpu_power_mw", "what it draws", field!(power_mw)),
-        column("gpu_temperature_celsius", "how warm it is", field!(temperature_celsius)),
+        column("gpu_power_mw", "power draw", field!(power_mw)),
+        column("gpu_temperature_celsius", "temperature", field!(temperature_celsius)),
         column(
             "gpu_throttle_reasons",
             "why its clocks are not higher: bits of NVML's clocks event reasons",

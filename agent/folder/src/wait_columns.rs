@@ -47,11 +47,11 @@ pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
 
 fn wait() -> Vec<Column<Wait>> {
     let mut columns = vec![
-        integer!(Wait: "start_ns", "CLOCK_MONOTONIC when it left a CPU", start_ns),
-        integer!(Wait: "duration_ns", "until it was on a CPU again", duration_ns),
+        integer!(Wait: "start_ns", "CLOCK_MONOTONIC when the thread left a CPU", start_ns),
+        integer!(Wait: "duration_ns", "time until it was on a CPU again", duration_ns),
         Column::new(
             "account",
-            "what it left the CPU for; runq if it could have gone on",
+            "why it left the CPU; runq if it could have continued",
             Access::Word {
                 get: Box::new(|row: &Wait| Some(row.account.name())),
                 set: Box::new(|row, word| {
@@ -60,11 +60,11 @@ fn wait() -> Vec<Column<Wait>> {
                 optional: false,
             },
         ),
-        integer!(Wait: "blocked_ns", "for how long it waited for that", blocked_ns),
-        integer!(Wait: "throttled_ns", "for how long its group was out of quota then", throttled_ns),
+        integer!(Wait: "blocked_ns", "time blocked, ns", blocked_ns),
+        integer!(Wait: "throttled_ns", "time after that in which its group was out of quota, ns", throttled_ns),
         Column::new(
             "runq_ns",
-            "for how long it waited for a CPU: the rest",
+            "time after that in which it waited for a CPU, ns: the rest",
             Access::Integer {
                 width: Width::Signed,
                 get: Box::new(Wait::runq_ns),
@@ -72,14 +72,14 @@ fn wait() -> Vec<Column<Wait>> {
                 set: Box::new(|_, _| {}),
             },
         ),
-        number32!(Wait: "left_cpu", "the CPU that it left", left_cpu),
-        number32!(Wait: "cpu", "the CPU that it got", cpu),
-        optional32!(Wait: "syscall", "that it waited in, by number; 512 more if it was a 32-bit one", syscall),
-        optional32!(Wait: "waker_tid", "the thread that began to wake it; in an interrupt whoever was interrupted", waker_tid),
-        number32!(Wait: "replaced_by_tid", "the thread that got the CPU which it left", replaced_by_tid),
-        number32!(Wait: "ran_before_tid", "the thread that had the CPU which it got, until then", ran_before_tid),
-        number32!(Wait: "ran_before_tgid", "the process of that", ran_before_tgid),
-        name!(Wait: "ran_before_comm", "the name of that", ran_before_comm),
+        number32!(Wait: "left_cpu", "the CPU that the thread left", left_cpu),
+        number32!(Wait: "cpu", "the CPU on which it continued", cpu),
+        optional32!(Wait: "syscall", "number of the system call that it waited in; plus 512 for a 32-bit call", syscall),
+        optional32!(Wait: "waker_tid", "the thread that woke it; in an interrupt the interrupted thread", waker_tid),
+        number32!(Wait: "replaced_by_tid", "the next thread on the CPU that it left", replaced_by_tid),
+        number32!(Wait: "ran_before_tid", "the previous thread on the CPU on which it continued", ran_before_tid),
+        number32!(Wait: "ran_before_tgid", "the process of that thread", ran_before_tgid),
+        name!(Wait: "ran_before_comm", "the name of that thread", ran_before_comm),
     ];
     let later = whereabouts().into_iter().chain(blame()).chain(io());
     columns.extend(later.map(|column| Column { may_lack: true, ..column }));
@@ -97,9 +97,9 @@ fn whereabouts() -> [Column<Wait>; 3] {
         optional: true,
     };
     [
-        optional32!(Wait: "ns_tid", "its thread number in its own PID namespace", ns_tid),
-        optional!(Wait: "cgroup_number", "the group that rules its CPU time, by its directory's inode", cgroup_number),
-        Column::new("cgroup", "the path of that as the guest names it", path),
+        optional32!(Wait: "ns_tid", "its thread ID in its own PID namespace", ns_tid),
+        optional!(Wait: "cgroup_number", "the control group that limits its CPU time, by its directory's inode", cgroup_number),
+        Column::new("cgroup", "the path of that group in the guest", path),
     ]
 }
 
@@ -126,15 +126,20 @@ fn blame() -> impl Iterator<Item = Column<Wait>> {
     [
         number(
             "blame_tid",
-            "the thread whose own waiting explains most of it",
+            "the thread whose own waiting explains most of this wait",
             |blame| u64::from(blame.tid),
             |blame, value| blame.tid = value as u32,
         ),
-        Column::new("blame_account", "what that one was kept by", account),
-        number("blame_ns", "for how much of it", |blame| blame.ns, |blame, value| blame.ns = value),
+        Column::new("blame_account", "the account in which that thread waited", account),
+        number(
+            "blame_ns",
+            "the part of this wait that it explains, ns",
+            |blame| blame.ns,
+            |blame, value| blame.ns = value,
+        ),
         number(
             "blame_depth",
-            "wake-ups between both",
+            "number of wake-ups between both threads",
             |blame| u64::from(blame.depth),
             |blame, value| blame.depth = value as u32,
         ),
@@ -159,7 +164,7 @@ fn io() -> impl Iterator<Item = Column<Wait>> {
     [
         word(
             "device",
-            "the block device to which it had submitted when it left its CPU, MAJOR:MINOR",
+            "the block device of its last I/O before the wait, MAJOR:MINOR",
             |io| io.device.stored(),
             |io, word| {
                 io.device = word.clone();
@@ -168,14 +173,14 @@ fn io() -> impl Iterator<Item = Column<Wait>> {
         ),
         word(
             "device_name",
-            "the name of that in the guest; MAJOR:MINOR where it has none",
+            "the name of that device in the guest; MAJOR:MINOR if it has none",
             |io| io.name.stored(),
             |io, word| {
                 io.name = word.clone();
                 true
             },
         ),
-        word("io_direction", "what it had submitted: read or write", WaitedIo::direction, |io, word| {
+        word("io_direction", "direction of that I/O: read or write", WaitedIo::direction, |io, word| {
             io.is_write = *word == "write";
             io.is_write || *word == "read"
         }),

@@ -66,7 +66,7 @@ pub(super) fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicod
                 parts.push(format!("{without} without a main cause"));
             }
             let excess = difference(*excess_ns);
-            format!("no one cause: of the {slowest} slowest ({excess} over typical), {}", parts.join(", "))
+            format!("no single cause: of the {slowest} slowest ({excess} over typical), {}", parts.join(", "))
         }
         Headline::Cause { cause, dominated, slowest, excess_ns, of_cause_ns, path, of_path_ns } => {
             let over = over_typical(*cause, *of_cause_ns, *excess_ns);
