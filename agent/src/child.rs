@@ -24,6 +24,8 @@ pub use self::{
     caller::{RunAs, create_file},
     marker::{is_linked, option_against_marks},
 };
+use guestscope_base::Hint;
+
 use crate::untrusted::Shown as _;
 use crate::{descriptors, kernel::on_self::run_on_self};
 
@@ -55,6 +57,27 @@ pub enum ChildError {
     /// Two of these variables name different users.
     #[error("it is unclear who called: {0}")]
     UnclearUser(String),
+}
+
+impl Hint for ChildError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            ChildError::NotFound(_) => {
+                "give the program's path, or put its folder into PATH (sudo resets PATH)"
+            }
+            ChildError::NotRunnable { .. } => {
+                "the file must be executable for the user that the program runs as"
+            }
+            ChildError::NoInterpreter { .. } => {
+                "the first line of a script, or `readelf -l` of a program, names what must be there"
+            }
+            ChildError::UnknownUser(_) => "unset SUDO_UID and SUDO_GID to run the program as root",
+            ChildError::UnclearUser(_) => {
+                "unset those that are not true: `env -u VARIABLE guestscope run -- CMD`"
+            }
+        };
+        Some(hint.to_owned())
+    }
 }
 
 /// The file that a command names, looked up in PATH as a shell would.

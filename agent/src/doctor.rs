@@ -2,13 +2,15 @@
 //!
 //! Loads the programs as `run` would and takes them out again. It observes nothing and changes nothing.
 
+use guestscope_base::Hint;
+
 use crate::out;
 use crate::{
     cli::DoctorArguments,
     descriptors, gpu,
     health::{Fidelity, Outcome, Verdict},
     kernel::{btf::BtfError, formats::FormatError, permission},
-    loader::{self, LoadError, LoadOptions},
+    loader::{self, LoadError, LoadOptions, Loaded},
     platform::{Guest, Root},
     probes::FAMILIES,
     procfs::{self, Procfs},
@@ -17,11 +19,30 @@ use crate::{
     sources,
 };
 
+/// Why nothing was found out about this guest.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum DoctorError {
+    /// What was supplied cannot be used.
+    Load(#[from] LoadError),
+    /// The answer cannot be written.
+    Answer(#[from] std::io::Error),
+}
+
+impl Hint for DoctorError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            DoctorError::Load(error) => error.hint(),
+            DoctorError::Answer(_) => None,
+        }
+    }
+}
+
 /// Tries each hook and prints the result. The exit code is 0 if all accounts can be measured, else 1.
-pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
+pub fn run(arguments: &DoctorArguments) -> Result<i32, DoctorError> {
     let options = LoadOptions { knowledge: arguments.btf.clone().into(), ..LoadOptions::default() };
     descriptors::raise();
-    let (fidelity, hooks) = match descriptors::check_for_kernel_side().and_then(|()| loader::load(&options)) {
+    let (fidelity, hooks) = match load(&options) {
         Ok(mut loaded) => {
             if !permission::may_probe() {
                 loaded.marker_failed("kernels refuse probes in programs without CAP_SYS_ADMIN");
@@ -47,6 +68,11 @@ pub fn run(arguments: &DoctorArguments) -> anyhow::Result<i32> {
     };
     out::answer(&text)?;
     Ok(i32::from(!fidelity.is_whole()))
+}
+
+fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
+    descriptors::check_for_kernel_side()?;
+    loader::load(options)
 }
 
 /// Verdicts after a refusal: every hook needs what was refused; the hook that failed itself gives the reason.

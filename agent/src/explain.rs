@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use guestscope_base::Hint;
+
 use crate::out;
 use crate::untrusted::Shown as _;
 use crate::{
@@ -13,7 +15,6 @@ use crate::{
         explain::{Explanation, NotCounted, Numbers, Wanted},
     },
     cli::ExplainArguments,
-    failure,
     health::Fidelity,
     platform::CpuQuota,
     run::{self, Folder, Manifest, State, TornEnd},
@@ -43,18 +44,25 @@ pub enum ExplainError {
         /// Reason.
         why: NotCounted,
     },
+    /// The folder cannot be read.
+    #[error(transparent)]
+    Folder(#[from] run::Error),
+    /// The answer cannot be written.
+    #[error(transparent)]
+    Answer(#[from] std::io::Error),
 }
 
-impl ExplainError {
-    /// The next action.
-    pub fn hint(&self) -> String {
+impl Hint for ExplainError {
+    fn hint(&self) -> Option<String> {
         match self {
             ExplainError::NoSuchRequest { numbers: Some(Numbers { lowest, highest }), .. } => {
-                format!("this run has requests with numbers from {lowest} to {highest}")
+                Some(format!("this run has requests with numbers from {lowest} to {highest}"))
             }
             ExplainError::NoSuchRequest { numbers: None, .. } | ExplainError::NotCounted { .. } => {
-                "without --request the slowest ones are explained".to_owned()
+                Some("without --request the slowest ones are explained".to_owned())
             }
+            ExplainError::Folder(error) => error.hint(),
+            ExplainError::Answer(_) => None,
         }
     }
 }
@@ -63,7 +71,7 @@ impl ExplainError {
 ///
 /// # Errors
 /// The folder cannot be read, or has no such request.
-pub fn run(arguments: &ExplainArguments) -> anyhow::Result<i32> {
+pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
     let folder = Folder::open(&arguments.folder)?;
     let wanted = match arguments.request {
         Some(number) => Wanted::Number(number),
@@ -74,15 +82,14 @@ pub fn run(arguments: &ExplainArguments) -> anyhow::Result<i32> {
     let mut explanation = requests(&folder, wanted, &mut notes)?;
     notes.extend(folder.left_out().map(|left_out| left_out.to_string()));
     if explanation.summary.requests() == 0 {
-        failure::say_lines(&nothing(&explanation, &arguments.folder));
+        out::say_lines(&nothing(&explanation, &arguments.folder));
         return Ok(1);
     }
     if let Some(number) = arguments.request.filter(|_| !explanation.has_cases()) {
         return Err(match explanation.not_counted {
             Some(why) => ExplainError::NotCounted { number, why },
             None => ExplainError::NoSuchRequest { number, numbers: explanation.numbers },
-        }
-        .into());
+        });
     }
     let has_waits = evidence(&folder, &mut explanation, &mut notes);
     let facts = facts(&folder, arguments, (has_waits, notes));

@@ -18,18 +18,19 @@ use std::{
 use opentelemetry::Value;
 
 use self::replay::Replay;
+use guestscope_base::Hint;
+
 use crate::out;
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::Summary,
     child,
     cli::{ExportArguments, ExportForm},
-    failure,
     health::ExportHealth,
     phase::{GpuReading, Phase, PhaseKind, Request, Restored, RestoredBy, Wait},
     run::{self, Folder, Manifest, Sample},
     sinks::{
-        otlp::{Lines, LiveVerdict, Written},
+        otlp::{self, Lines, LiveVerdict, Written},
         perfetto::{self, Packets},
     },
 };
@@ -73,12 +74,17 @@ pub enum ExportFileError {
         /// Last error.
         why: String,
     },
+    /// The folder cannot be read.
+    #[error(transparent)]
+    Folder(#[from] run::Error),
+    /// The export to a collector cannot be started.
+    #[error(transparent)]
+    Start(#[from] otlp::ExportError),
 }
 
-impl ExportFileError {
-    /// Advice on the error.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl Hint for ExportFileError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
             ExportFileError::Create { .. } => {
                 "name a file that is not there yet: --out FILE, or leave it out for standard output"
             }
@@ -88,8 +94,11 @@ impl ExportFileError {
             ExportFileError::NotTaken { .. } => {
                 "see that it runs and has room, then export again: traces keep their ids, so what it has already is not new to it"
             }
+            ExportFileError::Folder(error) => return error.hint(),
+            ExportFileError::Start(error) => return error.hint(),
             ExportFileError::Write(_) => "free space on that file system, or write elsewhere: --out FILE",
-        }
+        };
+        Some(hint.to_owned())
     }
 }
 
@@ -97,7 +106,7 @@ impl ExportFileError {
 ///
 /// # Errors
 /// The folder cannot be read, the file not written, or the collector did not take everything.
-pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
+pub fn run(arguments: &ExportArguments) -> Result<i32, ExportFileError> {
     let ExportArguments { folder, to, out, otlp, give_up } = arguments;
     let refused = match to {
         ExportForm::Otlp => out.as_ref().map(|_| "--out"),
@@ -106,7 +115,7 @@ pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
         }
     };
     if let Some(option) = refused {
-        return Err(ExportFileError::Option(option).into());
+        return Err(ExportFileError::Option(option));
     }
     let folder = Folder::open(folder)?;
     let done = match (to, out) {
@@ -117,7 +126,7 @@ pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
             write(*to, &folder, BufWriter::new(file))
         }
         (ExportForm::Perfetto, None) if out::is_terminal() => {
-            return Err(ExportFileError::Terminal("perfetto").into());
+            return Err(ExportFileError::Terminal("perfetto"));
         }
         (_, None) => write(*to, &folder, BufWriter::new(out::file())),
     };
@@ -126,9 +135,9 @@ pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
         Err(error) if is_broken_pipe(&error) => Ok(0),
         done => {
             let (count, told) = done?;
-            failure::say(&told);
+            out::say(&told);
             if let Some(left_out) = folder.left_out() {
-                failure::say(&format!("warning: {left_out}\n"));
+                out::say(&format!("warning: {left_out}\n"));
             }
             Ok(i32::from(count == 0))
         }
@@ -136,7 +145,11 @@ pub fn run(arguments: &ExportArguments) -> anyhow::Result<i32> {
 }
 
 /// Sends the folder to a collector. Returns the number of traces and a sentence about them.
-fn send(folder: &Folder, endpoint: Option<&str>, patience: Duration) -> anyhow::Result<(u64, String)> {
+fn send(
+    folder: &Folder,
+    endpoint: Option<&str>,
+    patience: Duration,
+) -> Result<(u64, String), ExportFileError> {
     let mut replay = Replay::start(folder.manifest(), endpoint, patience)?;
     let outcome = feed(folder, &mut replay);
     // A collector that takes nothing any more ends the reading; the export's counters say more than the
@@ -156,7 +169,7 @@ fn left_out(waits: u64) -> String {
 }
 
 /// Writes the folder to a file. Returns the number of requests or processes and a sentence about them.
-fn write(to: ExportForm, folder: &Folder, writer: impl Write) -> anyhow::Result<(u64, String)> {
+fn write(to: ExportForm, folder: &Folder, writer: impl Write) -> Result<(u64, String), ExportFileError> {
     if to == ExportForm::Perfetto {
         let perfetto::Written { requests, slices } = packets(folder, writer)?;
         return Ok((requests, format!("{requests} requests and processes, {slices} slices\n")));
@@ -164,44 +177,42 @@ fn write(to: ExportForm, folder: &Folder, writer: impl Write) -> anyhow::Result<
     let manifest = folder.manifest();
     let mut lines = Lines::new(writer, &manifest.name, resource(manifest));
     feed(folder, &mut lines)?;
-    let Written { traces, spans, waits_left_out } = lines.finish().map_err(ExportFileError::from)?.1;
+    let Written { traces, spans, waits_left_out } = lines.finish()?.1;
     let left_out = left_out(waits_left_out);
     Ok((traces, format!("{traces} traces, {spans} spans{left_out}\n")))
 }
 
 /// Writes Perfetto packets; threads first, because they carry the names.
-fn packets(folder: &Folder, writer: impl Write) -> anyhow::Result<perfetto::Written> {
+fn packets(folder: &Folder, writer: impl Write) -> Result<perfetto::Written, ExportFileError> {
     let clock = folder.manifest().clocks.first().copied().unwrap_or_default();
     let summary = Summary::read(|| folder.requests())?;
-    let mut packets = Packets::new(writer, clock).map_err(ExportFileError::from)?;
+    let mut packets = Packets::new(writer, clock)?;
     for thread in folder.threads()? {
-        packets.thread(&thread?).map_err(ExportFileError::from)?;
+        packets.thread(&thread?)?;
     }
     for request in folder.requests()? {
         let request = request?;
         let LiveVerdict { cause, tail } = verdict(&summary, &request);
-        packets.request(&request, cause.as_deref(), tail.as_deref()).map_err(ExportFileError::from)?;
+        packets.request(&request, cause.as_deref(), tail.as_deref())?;
     }
     for wait in folder.waits()? {
-        packets.wait(&wait?).map_err(ExportFileError::from)?;
+        packets.wait(&wait?)?;
     }
     for mark in folder.marks()? {
-        packets.mark(&mark?).map_err(ExportFileError::from)?;
+        packets.mark(&mark?)?;
     }
     for sample in folder.samples()? {
-        packets.sample(&sample?).map_err(ExportFileError::from)?;
+        packets.sample(&sample?)?;
     }
-    Ok(packets.finish().map_err(ExportFileError::from)?.1)
+    Ok(packets.finish()?.1)
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let write = error.downcast_ref::<ExportFileError>();
-    matches!(write, Some(ExportFileError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe)
+fn is_broken_pipe(error: &ExportFileError) -> bool {
+    matches!(error, ExportFileError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn is_timeout(error: &anyhow::Error) -> bool {
-    let write = error.downcast_ref::<ExportFileError>();
-    matches!(write, Some(ExportFileError::Write(error)) if error.kind() == io::ErrorKind::TimedOut)
+fn is_timeout(error: &ExportFileError) -> bool {
+    matches!(error, ExportFileError::Write(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 
 /// Receiver of a folder's traces, in order of their ends, each wait before its request.
@@ -241,7 +252,7 @@ impl<W: Write> Taker for Lines<W> {
 }
 
 /// Hands over everything in a folder.
-fn feed(folder: &Folder, taker: &mut impl Taker) -> anyhow::Result<()> {
+fn feed(folder: &Folder, taker: &mut impl Taker) -> Result<(), ExportFileError> {
     let manifest = folder.manifest();
     let summary = Summary::read(|| folder.requests())?;
     let is_marked = !summary.groups.is_empty();
@@ -266,7 +277,7 @@ fn feed(folder: &Folder, taker: &mut impl Taker) -> anyhow::Result<()> {
         }
         let verdict = verdict(&summary, &request);
         let offset_ns = manifest.wall_offset_ns(request.root().start_ns);
-        taker.request(Arc::new(request), verdict, offset_ns).map_err(ExportFileError::from)?;
+        taker.request(Arc::new(request), verdict, offset_ns)?;
     }
     Ok(())
 }

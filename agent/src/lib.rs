@@ -19,7 +19,7 @@ pub mod report;
 pub mod session;
 pub mod sinks;
 
-pub use guestscope_base::{clock, guarded, memory, out, privileges, secrets, untrusted};
+pub use guestscope_base::{clock, guarded, hint::told, memory, out, privileges, secrets, untrusted};
 use guestscope_base::{patient, tasks};
 pub use guestscope_folder as run;
 pub use guestscope_gpu as gpu;

@@ -3,8 +3,11 @@
 use clap::Parser as _;
 use guestscope::{
     cli::{Cli, Command},
-    compare, doctor, explain, export, failure, memory, out, report, session,
+    compare, doctor, explain, export,
+    failure::Failure,
+    memory, out, report, session,
     sinks::terminal::{Stream, Style},
+    told,
 };
 
 #[global_allocator]
@@ -24,16 +27,16 @@ fn main() {
         memory::limit();
     }
     let done = match command {
-        Command::Run(arguments) => session::run(&arguments),
-        Command::Attach(arguments) => session::attach(&arguments),
-        Command::Explain(arguments) => explain::run(&arguments),
-        Command::Export(arguments) => export::run(&arguments),
-        Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Compare(arguments) => compare::run(&arguments),
-        Command::Report(arguments) => report::run(&arguments),
+        Command::Run(arguments) => session::run(&arguments).map_err(Failure::from),
+        Command::Attach(arguments) => session::attach(&arguments).map_err(Failure::from),
+        Command::Explain(arguments) => explain::run(&arguments).map_err(Failure::from),
+        Command::Export(arguments) => export::run(&arguments).map_err(Failure::from),
+        Command::Doctor(arguments) => doctor::run(&arguments).map_err(Failure::from),
+        Command::Compare(arguments) => compare::run(&arguments).map_err(Failure::from),
+        Command::Report(arguments) => report::run(&arguments).map_err(Failure::from),
     };
     let code = done.unwrap_or_else(|error| {
-        failure::say_lines(&failure::text(&error));
+        out::say_lines(&told(&error));
         2
     });
     out::finish();

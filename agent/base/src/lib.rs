@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod guarded;
+pub mod hint;
 pub mod json;
 pub mod memory;
 pub mod mounts;
@@ -16,3 +17,5 @@ pub mod privileges;
 pub mod secrets;
 pub mod tasks;
 pub mod untrusted;
+
+pub use hint::Hint;

@@ -5,9 +5,11 @@
 
 use std::{io, path::PathBuf};
 
+use guestscope_base::Hint;
+
 use crate::untrusted::{Shown as _, Untrusted};
 
-/// An error of the run folder. `Display` gives `what: value`; [`Error::hint`] gives the next action.
+/// An error of the run folder. `Display` gives `what: value`; [`Hint`] gives the next action.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The folder could not be made.
@@ -78,10 +80,9 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// The next action.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl Hint for Error {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
             Error::Create { .. } => "name a directory that you may write to: --output DIR",
             Error::Write { .. } => {
                 "free space on that file system, or put the folder elsewhere: --output DIR; what was written stays readable"
@@ -102,7 +103,8 @@ impl Error {
             Error::Damaged { .. } => {
                 "the other files of the folder may still be read; copy it again if it was copied"
             }
-        }
+        };
+        Some(hint.to_owned())
     }
 }
 

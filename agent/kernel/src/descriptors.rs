@@ -12,7 +12,9 @@ use std::{
 use aya::util::online_cpus;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::{kernel::permission, loader::LoadError};
+use guestscope_base::Hint;
+
+use crate::kernel::permission;
 
 /// Two for each sampled thread, of which there are 4,096 at most by default, and some for each map, hook and
 /// CPU.
@@ -45,7 +47,13 @@ pub struct TooFew {
     needed: u64,
 }
 
-/// The next action.
+impl Hint for TooFew {
+    fn hint(&self) -> Option<String> {
+        Some(HINT.to_owned())
+    }
+}
+
+/// What to do about too few open files.
 pub const HINT: &str = "raise the hard limit: `ulimit -n NUMBER` as root, `LimitNOFILE=NUMBER` in a unit of systemd's, `--ulimit nofile=NUMBER` \
      of a container";
 
@@ -75,13 +83,13 @@ pub fn check() -> Result<(), TooFew> {
 ///
 /// # Errors
 /// It cannot.
-pub fn check_for_kernel_side() -> Result<(), LoadError> {
+pub fn check_for_kernel_side() -> Result<(), TooFew> {
     if permission::missing_for_bpf().is_some() {
         return Ok(());
     }
     // Not the CPUs that this process may run on: each online CPU gets a clock and a pulse.
     let cpus = online_cpus().map_or(1, |cpus| cpus.len() as u64);
-    Ok(check_for(KERNEL_SIDE + EACH_CPU * cpus + KEPT_FREE)?)
+    check_for(KERNEL_SIDE + EACH_CPU * cpus + KEPT_FREE)
 }
 
 fn check_for(needed: u64) -> Result<(), TooFew> {

@@ -1,19 +1,14 @@
 //! Formats errors with their sources in one line.
 
-pub use guestscope_base::out::say;
 use guestscope_base::untrusted::plain;
 
-use crate::loader::LoadError;
-
-/// An error and its sources in one line. A source whose text its error already contains is left out. Of the
-/// verifier's log the last line counts; other errors may quote a file, whose lines must not replace the
-/// error's own.
-pub fn chain<'a>(errors: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
+/// An error and its sources in one line. A source whose text its error already contains is left out. Of a
+/// text of several lines the last counts: the kernel's answer to a program or a type has a log.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
-    for error in errors {
+    for error in std::iter::successors(Some(error), |error| error.source()) {
         let told = error.to_string();
-        let last = || told.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        let line = plain(if has_log(error) { last() } else { told.trim() });
+        let line = plain(told.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default());
         if !text.contains(&*line) {
             let colon = if text.is_empty() { "" } else { ": " };
             text = format!("{text}{colon}{line}");
@@ -22,10 +17,7 @@ pub fn chain<'a>(errors: impl Iterator<Item = &'a (dyn std::error::Error + 'stat
     text
 }
 
-/// Whether the error is the kernel's answer to a program or a type, which has a log.
-fn has_log(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.is::<LoadError>()
-        || error.is::<aya::EbpfError>()
-        || error.is::<aya::BtfError>()
-        || error.is::<aya::programs::ProgramError>()
+/// The system call's error behind one of the BPF library's, if there is one.
+pub fn system_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a std::io::Error> {
+    std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
 }

@@ -17,6 +17,6 @@ pub mod signs;
 pub mod watched;
 
 pub use carried::EMPTY;
-use guestscope_base::{clock, guarded, mounts, patient, tasks, untrusted};
+use guestscope_base::{clock, guarded, mounts, out, patient, tasks, untrusted};
 use guestscope_model::{health, phase, record};
 use guestscope_platform as platform;

@@ -2,6 +2,8 @@
 //!
 //! All of it is removed when this process ends: nothing is pinned. Records are read elsewhere.
 
+mod clock_error;
+mod error;
 pub mod functions;
 mod hooks;
 mod losses;
@@ -17,7 +19,6 @@ mod uprobe;
 mod visit;
 
 use std::{
-    io,
     os::fd::{AsFd as _, BorrowedFd},
     path::PathBuf,
     sync::Arc,
@@ -37,23 +38,18 @@ use nix::{
 };
 
 use self::{offsets::Offsets, pulse::Pulses, sampler::Sampler, spin::PidNamespace};
-use crate::untrusted::Shown as _;
 use crate::{
     carried,
-    descriptors::TooFew,
-    failure,
     health::{Fidelity, Outcome, Verdict},
-    kernel::{
-        btf::{BtfError, KERNEL_BTF_FOLDER},
-        formats::FormatError,
-        gpu, permission, syscalls,
-    },
+    kernel::{btf::KERNEL_BTF_FOLDER, gpu, permission, syscalls},
     platform::{Root, topology},
     probes::{FAMILIES, Place, phase, socket},
     pump::Rings,
     watched::Watched,
 };
 
+pub use clock_error::ClockError;
+pub use error::LoadError;
 pub use functions::FunctionProbes;
 pub use hooks::Prepared;
 pub use marks::Marks;
@@ -77,56 +73,6 @@ const PER_THREAD: [&str; 10] = [
     "PLACES",
     "FREE_PROCESSES",
 ];
-
-/// Why nothing can be observed on this kernel.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// This process may not load BPF programs.
-    #[error("observing needs {0}")]
-    Permission(&'static str),
-    /// Too few files may be open at once.
-    #[error(transparent)]
-    Descriptors(#[from] TooFew),
-    /// No usable BTF.
-    #[error(transparent)]
-    Btf(#[from] BtfError),
-    /// No BTF, and no usable formats of tracepoints.
-    #[error("the kernel has no BTF of its own, and {0}")]
-    Formats(#[from] FormatError),
-    /// The supplied BTF is not usable.
-    #[error("cannot use the BTF file `{}`: {source}", path.shown())]
-    Supplied {
-        /// Path of the file.
-        path: PathBuf,
-        /// The cause.
-        source: SuppliedError,
-    },
-    /// The kernel refused the maps or the object.
-    #[error("the kernel refused the BPF object: {}", chain(.0))]
-    Object(#[from] aya::EbpfError),
-    /// The kernel refused a program that everything depends on.
-    #[error("the kernel refused `{hook}`: {}", chain(.source))]
-    Program {
-        /// Name of the hook.
-        hook: &'static str,
-        /// The cause.
-        source: ProgramError,
-    },
-    /// A map is not as this agent expects.
-    #[error("a map of the BPF object is not usable: {}", chain(.0))]
-    Map(#[from] aya::maps::MapError),
-    /// The carried object cannot be unpacked.
-    #[error("this binary is damaged: {0}")]
-    Damaged(io::Error),
-    /// The object lacks something: a build error.
-    #[error("the BPF object has no `{0}`")]
-    Missing(&'static str),
-}
-
-/// An error with its sources in one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    failure::chain(std::iter::successors(Some(error), |error| error.source()))
-}
 
 /// Options of loading.
 #[derive(Clone, Debug)]

@@ -17,7 +17,8 @@ use nix::sys::statfs::{BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
 use crate::{
     function::Functions,
     guarded,
-    loader::{Marks, marks},
+    loader::{Marks, marks::MarkError},
+    probes::phase::MarkerError,
     tasks::{self, Map, Stat},
     untrusted::{Shown as _, Untrusted},
 };
@@ -79,18 +80,17 @@ pub fn look(pid: i32, marks: &Marks, functions: Option<&Functions>) -> io::Resul
                 let told = functions.attach(&file, path);
                 problems.extend(told.into_iter().map(|text| Problem { text, is_ours: false }));
             }
-            marks.attach(&file)
+            Ok(marks.attach(&file)?)
         });
         let Err(error) = attached else { return true };
-        match cause(&error) {
+        match error.cause() {
             // This file is no longer mapped.
             Some(libc::ENOENT) => {}
             // Nothing is mapped any more: the process has ended.
             Some(libc::ESRCH) => return false,
             _ if problems.len() < MOST_PROBLEMS => {
-                let text = format!("attaching to `{}`: {error:#}", name(relative));
-                let is_ours = marks::is_ours(&error) || error.is::<NoRight>();
-                problems.push(Problem { text, is_ours });
+                let text = format!("attaching to `{}`: {error}", name(relative));
+                problems.push(Problem { text, is_ours: error.is_ours() });
             }
             _ => more += 1,
         }
@@ -133,16 +133,51 @@ fn spins(path: &Path) -> bool {
     SPINNERS.iter().filter_map(after).any(|next| !next.is_alphanumeric())
 }
 
-/// Error: the agent may not look into the process.
+/// Why a mapped file was not looked at.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-struct NoRight(io::Error);
+enum FileError {
+    /// The agent may not look into the process.
+    #[error(transparent)]
+    NoRight(io::Error),
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] io::Error),
+    /// The probe was not placed.
+    #[error(transparent)]
+    Mark(#[from] MarkError),
+}
+
+impl FileError {
+    /// Whether it concerns every program.
+    fn is_ours(&self) -> bool {
+        match self {
+            Self::NoRight(_) => true,
+            Self::Open(_) => false,
+            Self::Mark(error) => error.is_ours(),
+        }
+    }
+
+    /// The kernel's error number, if that was all that went wrong.
+    fn cause(&self) -> Option<i32> {
+        let (Self::NoRight(error)
+        | Self::Open(error)
+        | Self::Mark(
+            MarkError::Look(error)
+            | MarkError::Kernel(error)
+            | MarkError::Marker(MarkerError::Read { source: error, .. }),
+        )) = self
+        else {
+            return None;
+        };
+        error.raw_os_error().or_else(|| (error.kind() == io::ErrorKind::NotFound).then_some(libc::ENOENT))
+    }
+}
 
 /// Opens a mapped file by /proc/PID/map_files, which leads to that very file, deleted or in any mount
 /// namespace; the kernel allows it to root of the initial user namespace. Where it refuses, by the process's
 /// root and the path there: the process may have put anything there, so the file must be the one that is
 /// mapped.
-fn open(pid: i32, map: &Map, relative: &Path) -> anyhow::Result<File> {
+fn open(pid: i32, map: &Map, relative: &Path) -> Result<File, FileError> {
     let Map { start, end, .. } = map;
     let mut to_look = OpenOptions::new();
     to_look.read(true).custom_flags(libc::O_PATH);
@@ -153,7 +188,7 @@ fn open(pid: i32, map: &Map, relative: &Path) -> anyhow::Result<File> {
     let root = guarded::Directory::open(format!("/proc/{pid}/root").as_ref());
     let root = root.map_err(|error| {
         let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
-        if is_denied { anyhow::Error::from(NoRight(error)) } else { error.into() }
+        if is_denied { FileError::NoRight(error) } else { FileError::Open(error) }
     })?;
     let found = root.find(relative)?;
     if is_mapped(&found, map)? { Ok(found) } else { Err(io::Error::from(io::ErrorKind::NotFound).into()) }
@@ -169,14 +204,6 @@ fn is_mapped(found: &File, map: &Map) -> io::Result<bool> {
         kind.is_ok_and(|kind| [BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC].contains(&kind))
     };
     Ok(metadata.is_file() && metadata.ino() == map.inode && (device == map.device || has_two_devices()))
-}
-
-/// The kernel's error number, if that was all that went wrong.
-fn cause(error: &anyhow::Error) -> Option<i32> {
-    error.chain().find_map(|cause| {
-        let error = cause.downcast_ref::<io::Error>()?;
-        error.raw_os_error().or_else(|| (error.kind() == io::ErrorKind::NotFound).then_some(libc::ENOENT))
-    })
 }
 
 /// A path that a program chose.

@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 
+use guestscope_base::Hint;
+
+use super::jaeger::JaegerError;
 use crate::analyze::compare::{MOST_WARMUP, Metric};
+use crate::run;
 use crate::untrusted::Shown as _;
 
-/// An error of the comparison. `Display` gives `what: value`; [`Refusal::hint`] gives the next action.
+/// An error of the comparison. `Display` gives `what: value`; [`Hint`] gives the next action.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// There is no run folder at this path, nor below it.
@@ -78,10 +82,9 @@ pub enum Refusal {
     Warmup(u64),
 }
 
-impl Refusal {
-    /// The next action.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl Hint for Refusal {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
             Refusal::NoFolder(_) => "name folders that `guestscope run` made, or directories that hold such",
             Refusal::List { .. } => {
                 "folders are readable by the user who ran guestscope only: use the same user, or sudo"
@@ -107,6 +110,32 @@ impl Refusal {
             }
             Refusal::TooManyFolders(_) => "name the directory that holds the runs, or single folders",
             Refusal::Warmup(_) => "mark warm-ups in the program, or leave out fewer",
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// Why runs are not compared.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum CompareError {
+    /// There is nothing to compare.
+    Refused(#[from] Refusal),
+    /// Nothing comes from a Jaeger.
+    Jaeger(#[from] JaegerError),
+    /// A folder cannot be read.
+    Folder(#[from] run::Error),
+    /// The answer cannot be written.
+    Answer(#[from] std::io::Error),
+}
+
+impl Hint for CompareError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            CompareError::Refused(error) => error.hint(),
+            CompareError::Jaeger(error) => error.hint(),
+            CompareError::Folder(error) => error.hint(),
+            CompareError::Answer(_) => None,
         }
     }
 }

@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-pub use error::Refusal;
+pub use error::{CompareError, Refusal};
 pub use jaeger::JaegerError;
 pub(crate) use read::each_in_parallel;
 pub use work::Work;
@@ -37,7 +37,6 @@ use crate::{
         Common, Declared, MOST_WARMUP, Metric, Overall, Platform, Run, SelfTest, Warmup, compare,
     },
     cli::{Choice, CompareArguments, CompareBy, FailOn},
-    failure,
     run::{Manifest, State},
     sinks::terminal::{self, Compared, Count, Stream, Style},
 };
@@ -96,7 +95,7 @@ impl Gathered {
 ///
 /// # Errors
 /// Nothing can be read, or what can be read cannot be compared.
-pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gathered> {
+pub fn gather(choice: &Choice, least: usize, quiet: bool) -> Result<Gathered, CompareError> {
     let (mut runs, request) = with_requests(usable(read(choice, quiet)?)?, choice.request.as_deref())?;
     let shortest = shortest(&runs, request.stored());
     let work = work::check(&runs, choice.allow_unequal_work)?;
@@ -127,7 +126,7 @@ pub fn gather(choice: &Choice, least: usize, quiet: bool) -> anyhow::Result<Gath
 }
 
 /// Compares and prints. Returns 1 if the verdict is one to fail on, else 0.
-pub fn run(arguments: &CompareArguments) -> anyhow::Result<i32> {
+pub fn run(arguments: &CompareArguments) -> Result<i32, CompareError> {
     if arguments.self_test {
         return self_test(arguments);
     }
@@ -136,7 +135,7 @@ pub fn run(arguments: &CompareArguments) -> anyhow::Result<i32> {
     let fails = platforms.iter().any(|one| is_failure(one.overall, arguments.fail_on));
     let is_open = |overall| matches!(overall, Overall::TooFewRuns | Overall::Drift);
     if arguments.fail_on.is_some() && !fails && platforms.iter().any(|one| is_open(one.overall)) {
-        failure::say(
+        out::say(
             "warning: not all platforms have a verdict, and --fail-on does not fail for that; not-equivalent does\n",
         );
     }
@@ -150,7 +149,7 @@ pub fn run(arguments: &CompareArguments) -> anyhow::Result<i32> {
 }
 
 /// All readable runs: folders first, then runs from Jaeger.
-fn read(choice: &Choice, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
+fn read(choice: &Choice, quiet: bool) -> Result<Vec<ReadRun>, CompareError> {
     let warmup = match choice.warmup {
         None => Warmup::Usual,
         Some(requests) if requests <= MOST_WARMUP => Warmup::Requests(requests),
@@ -169,7 +168,7 @@ fn read(choice: &Choice, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
 }
 
 /// All readable folders; for the others the reason is printed.
-fn folders(choice: &Choice, warmup: Warmup, quiet: bool) -> anyhow::Result<Vec<ReadRun>> {
+fn folders(choice: &Choice, warmup: Warmup, quiet: bool) -> Result<Vec<ReadRun>, CompareError> {
     let sources = sources::find(&choice.folders)?;
     let progress = Count::start("run folders", sources.len(), !quiet);
     let read = read_all(&sources, warmup, &|done| progress.update(done));
@@ -180,7 +179,7 @@ fn folders(choice: &Choice, warmup: Warmup, quiet: bool) -> anyhow::Result<Vec<R
         match result {
             Ok(run) => runs.push(run),
             Err(error) => {
-                failure::say(&format!("warning: left out: {error}\n"));
+                out::say(&format!("warning: left out: {error}\n"));
                 failed = Some(error);
             }
         }
@@ -218,7 +217,7 @@ fn usable(runs: Vec<ReadRun>) -> Result<Vec<ReadRun>, Refusal> {
             kept.push(run);
             continue;
         };
-        failure::say(&format!("warning: left out: {why}\n"));
+        out::say(&format!("warning: left out: {why}\n"));
         last = why;
     }
     if kept.is_empty() { Err(Refusal::NoRequests(last)) } else { Ok(kept) }
@@ -236,7 +235,7 @@ fn with_requests(runs: Vec<ReadRun>, wanted: Option<&str>) -> Result<(Vec<ReadRu
     }
     for run in lacking {
         let path = run.source.path.shown();
-        failure::say(&format!("warning: left out: no requests of this name: {name}; in {path}\n"));
+        out::say(&format!("warning: left out: no requests of this name: {name}; in {path}\n"));
     }
     Ok((kept, name))
 }
@@ -315,7 +314,7 @@ const fn is_failure(overall: Overall, fail_on: Option<FailOn>) -> bool {
     }
 }
 
-fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
+fn self_test(arguments: &CompareArguments) -> Result<i32, CompareError> {
     let choice = &arguments.choice;
     let (mut runs, request) =
         with_requests(usable(read(choice, arguments.json)?)?, choice.request.as_deref())?;
@@ -324,7 +323,7 @@ fn self_test(arguments: &CompareArguments) -> anyhow::Result<i32> {
     // A self-test wants runs together, and needs no second platform.
     let grouped = grouping::group(&runs, choice.by.or(Some(CompareBy::Scenario)));
     for note in pooled::notes(&runs, &grouped.platforms) {
-        failure::say(&format!("warning: {note}\n"));
+        out::say(&format!("warning: {note}\n"));
     }
     let platforms: Vec<Platform> = grouped
         .platforms

@@ -9,7 +9,7 @@ use std::{
 
 use super::error::Refusal;
 use crate::{
-    failure,
+    out,
     run::limits::{ENTRIES, FOLDERS},
 };
 
@@ -86,7 +86,7 @@ fn look(path: &Path, deep: usize, found: &mut Vec<PathBuf>, seen: &mut u64) -> R
         }
         // An unreadable directory below the given one is skipped: it may belong to another user.
         Err(error) if deep < DEEPEST => {
-            failure::say(&format!("warning: left out: {}\n", list(error)));
+            out::say(&format!("warning: left out: {}\n", list(error)));
             return Ok(());
         }
         Err(error) => return Err(list(error)),

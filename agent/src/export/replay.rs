@@ -47,7 +47,7 @@ impl Replay {
         manifest: &Manifest,
         endpoint: Option<&str>,
         patience: Duration,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, ExportFileError> {
         // Unlimited here: reading is bounded by this module, and nothing is to be written to disk.
         let limits =
             Limits { queue_spans: usize::MAX, queue_bytes: usize::MAX, linger: LINGER, ..Limits::default() };

@@ -11,14 +11,15 @@ use std::{
     sync::Arc,
 };
 
+use guestscope_base::Hint;
+
 use crate::out;
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::compare::{Platform, Quantile, breakdowns},
     child,
     cli::ReportArguments,
-    compare::{Member, Refusal, gather},
-    failure,
+    compare::{CompareError, Member, Refusal, gather},
     run::limits::REPORT_BYTES,
     sinks::{
         html::{self, ChartError, Page, Report, View},
@@ -49,20 +50,24 @@ pub enum ReportError {
     /// A chart could not be drawn.
     #[error(transparent)]
     Chart(#[from] ChartError),
+    /// Nothing was gathered.
+    #[error(transparent)]
+    Gather(#[from] CompareError),
 }
 
-impl ReportError {
-    /// Advice on the error.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl Hint for ReportError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
             ReportError::Create { .. } => "name a file that is not there yet: --out FILE",
             ReportError::Terminal(_) => "name a file to write to: --out report.html",
             ReportError::TooLarge(_) => {
                 "name fewer runs or platforms, or compare them in text: guestscope compare"
             }
             ReportError::Write(_) => "free space on that file system, or write elsewhere: --out FILE",
+            ReportError::Gather(error) => return error.hint(),
             ReportError::Chart(_) => "this is a mistake of guestscope: please report it with the folders",
-        }
+        };
+        Some(hint.to_owned())
     }
 }
 
@@ -70,29 +75,29 @@ impl ReportError {
 ///
 /// # Errors
 /// Nothing can be read or compared, or the page cannot be written.
-pub fn run(arguments: &ReportArguments) -> anyhow::Result<i32> {
+pub fn run(arguments: &ReportArguments) -> Result<i32, ReportError> {
     if arguments.out.is_none() && out::is_terminal() {
-        return Err(ReportError::Terminal("html").into());
+        return Err(ReportError::Terminal("html"));
     }
-    let text = Page::of(&report(arguments)?).map_err(ReportError::from)?;
+    let text = Page::of(&report(arguments)?)?;
     if text.len() as u64 > REPORT_BYTES.most {
-        return Err(ReportError::TooLarge(text.len()).into());
+        return Err(ReportError::TooLarge(text.len()));
     }
     match &arguments.out {
         Some(path) => {
             let made = child::create_file(path);
             let mut file = made.map_err(|source| ReportError::Create { path: path.clone(), source })?;
-            file.write_all(text.as_bytes()).map_err(ReportError::from)?;
-            failure::say(&format!("{}: {}\n", path.shown(), bytes(text.len() as u64)));
+            file.write_all(text.as_bytes())?;
+            out::say(&format!("{}: {}\n", path.shown(), bytes(text.len() as u64)));
         }
-        None => out::answer(&text).map_err(ReportError::from)?,
+        None => out::answer(&text)?,
     }
     Ok(0)
 }
 
-fn report(arguments: &ReportArguments) -> anyhow::Result<Report> {
+fn report(arguments: &ReportArguments) -> Result<Report, ReportError> {
     if arguments.choice.jaeger.is_some() {
-        return Err(Refusal::TracesInReport.into());
+        return Err(CompareError::from(Refusal::TracesInReport).into());
     }
     let mut gathered = gather(&arguments.choice, 1, false)?;
     let members = std::mem::take(&mut gathered.members);

@@ -5,13 +5,13 @@
 
 use std::time::Instant;
 
-use anyhow::Context as _;
 use tokio::time::{Interval, sleep_until};
 
 use self::adoption::Adoption;
 use super::{
     End, Event, Feed, Session, Subject,
     cost::Cost,
+    error::{During as _, SessionError},
     every,
     facts::Identity,
     observe,
@@ -24,7 +24,7 @@ use crate::{
     child::{self, RunAs},
     cli::AttachArguments,
     clock::ClockPair,
-    failure, patient,
+    out, patient,
     platform::{Cpuid, Guest, Root, Subject as View},
     privileges,
     sinks::terminal::Exit,
@@ -51,17 +51,17 @@ struct Attached {
 }
 
 /// Observes the target. Returns the exit code.
-pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
+pub fn attach(arguments: &AttachArguments) -> Result<i32, SessionError> {
     let mut cost = Cost::start();
-    privileges::hide_memory().context("hiding the agent's memory")?;
+    privileges::hide_memory().during("hiding the agent's memory")?;
     let run_as = RunAs::invoking_user()?;
     start::check(&arguments.observation)?;
     let mut target = Target::find(wanted(arguments))?;
     let first = target.processes().first().copied().unwrap_or_default();
-    child::block_forwarded().context("blocking signals")?;
+    child::block_forwarded().during("blocking signals")?;
     let haste = Haste::default();
     // Before anything that the target could delay.
-    let signals = Signals::read(false, haste.clone()).context("reading signals")?;
+    let signals = Signals::read(false, haste.clone()).during("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let loaded = start::load(&arguments.observation, true, false)?;
@@ -70,7 +70,8 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         let identity = Identity::of_target(&arguments.observation, &target, pid)?;
         // Reads the process's root and namespaces, which it can hold up.
         let read = move || Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
-        let guest = patient::answer(ANSWER, read).with_context(|| format!("looking at process {first}"))?;
+        let guest =
+            patient::answer(ANSWER, read).map_err(|source| SessionError::Look { pid: first, source })?;
         let known = (guest, identity, cost, loaded.fidelity);
         let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;
         let mut feed = begun.feed(loaded, &arguments.observation)?;
@@ -80,7 +81,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         if !matches!(adopted, Ok(1..)) {
             begun.discard();
             adopted?;
-            failure::say("error: nothing observed: all processes of the target have ended\n");
+            out::say("error: nothing observed: all processes of the target have ended\n");
             return Ok(1);
         }
         cost.attached();
@@ -89,7 +90,7 @@ pub fn attach(arguments: &AttachArguments) -> anyhow::Result<i32> {
         if let Some(helper) = session.graphics.pid() {
             adoption.leave_out(helper);
         }
-        failure::say(&format!("{}; Ctrl-C stops observing, and nothing else\n", adoption.summary()));
+        out::say(&format!("{}; Ctrl-C stops observing, and nothing else\n", adoption.summary()));
         let until = arguments.duration.map(|duration| started + duration);
         let mut attached = Attached { adoption, signals, looks: every(LOOK), until, all_ended: false };
         let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
@@ -107,7 +108,7 @@ fn wanted(arguments: &AttachArguments) -> Wanted<'_> {
 }
 
 impl Attached {
-    fn finish(self, mut session: Session, arguments: &AttachArguments) -> anyhow::Result<i32> {
+    fn finish(self, mut session: Session, arguments: &AttachArguments) -> Result<i32, SessionError> {
         let (wall, clock) = (session.started.elapsed(), ClockPair::now());
         // Requests that begin from now on use this clock pair, in the export as in the folder.
         session.outlet.clock(clock);
@@ -121,7 +122,7 @@ impl Attached {
         session.finish(end, &arguments.observation)?;
         if let joined @ 1.. = self.adoption.joined() {
             let processes = if joined == 1 { "process" } else { "processes" };
-            failure::say(&format!("{joined} more {processes} joined the target while it was observed\n"));
+            out::say(&format!("{joined} more {processes} joined the target while it was observed\n"));
         }
         Ok(0)
     }
@@ -152,7 +153,7 @@ impl Subject for Attached {
         (self.adoption.processes(), true)
     }
 
-    async fn handle(&mut self, event: Event, feed: &mut Feed) -> anyhow::Result<bool> {
+    async fn handle(&mut self, event: Event, feed: &mut Feed) -> Result<bool, SessionError> {
         match event {
             Event::Look => {
                 self.all_ended = !self.adoption.look(feed)?;

@@ -12,8 +12,8 @@ use super::{
     sight::{self, Sight as _},
 };
 use crate::{
-    failure,
     mapped::{self, Looked, MappedCode, Problem},
+    out,
     patient::{self, NoAnswer},
 };
 
@@ -131,7 +131,7 @@ impl Code {
         let (_, problem) = self.codes(vec![pid], feed);
         let problem = self.told.new_ones(problem.into_iter().collect());
         for problem in problem {
-            failure::say(&format!("warning: {problem}\n"));
+            out::say(&format!("warning: {problem}\n"));
         }
         self.passed_over.contains(&pid)
     }

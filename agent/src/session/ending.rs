@@ -2,16 +2,24 @@
 
 use std::{borrow::Cow, cell::RefCell, collections::BTreeSet, ffi::OsString, path::PathBuf, time::Duration};
 
-use anyhow::Context as _;
+use guestscope_base::hint;
 use guestscope_contract::Account;
 
-use super::{End, Session, cost::Cost, facts, judged::Judged, outlet::Sinks, sight::Sight};
+use super::{
+    End, Session,
+    cost::Cost,
+    error::{During as _, SessionError},
+    facts,
+    judged::Judged,
+    outlet::Sinks,
+    sight::Sight,
+};
 use crate::out;
 use crate::{
     analyze::{Cause, Summary},
     child,
     cli::Observation,
-    clock, failure,
+    clock,
     health::{Fidelity, Health},
     hints::{self, Asked, Hint},
     phase::{Phase, Request, Restored},
@@ -42,7 +50,7 @@ struct Closing {
 
 /// Results at the end of the run.
 struct Told {
-    summary: anyhow::Result<Summary>,
+    summary: run::Result<Summary>,
     health: Health,
     guest: Guest,
     path: PathBuf,
@@ -50,7 +58,7 @@ struct Told {
 
 impl<F: Sight> Session<F> {
     /// Closes everything after the last records, and prints the summary.
-    pub(super) fn finish(mut self, end: End, observation: &Observation) -> anyhow::Result<()> {
+    pub(super) fn finish(mut self, end: End, observation: &Observation) -> Result<(), SessionError> {
         let mut health = self.feed.health(self.cost.so_far(self.graphics.cpu()));
         health.pairing = self.feed.pairing().losses;
         health.kernel.tasks_missed += end.threads_missed;
@@ -66,7 +74,7 @@ impl<F: Sight> Session<F> {
         let Self { outlet, guest, usage, cost, restored, identity, .. } = self;
         let closing = Closing { end, health, guest, usage, cost, helper, gpu: gpu.clone(), restored };
         let told = outlet.finish(move |sinks| closing.close(sinks));
-        let told = told.context("the thread that writes the run folder failed")?;
+        let told = told.ok_or(SessionError::Thread)?;
         let facts = RunFacts {
             gpu,
             hints,
@@ -76,9 +84,9 @@ impl<F: Sight> Session<F> {
         match told.summary {
             Ok(summary) => {
                 tell(&summary, &told.health, &facts, observation.json)
-                    .unwrap_or_else(|error| failure::say_lines(&failure::text(&error)));
+                    .unwrap_or_else(|error| out::say_lines(&hint::told(&error)));
             }
-            Err(error) => failure::say_lines(&failure::text(&error)),
+            Err(error) => out::say_lines(&hint::told(&error)),
         }
         Ok(())
     }
@@ -174,10 +182,10 @@ impl Closing {
             manifest.restored = restored.into_iter().map(Into::into).collect();
         };
         let closed = close(folder, finish, summary.as_ref().ok());
-        if let Some(error) = closed.unwrap_or_else(|error| Some(format!("{error:#}"))) {
+        if let Some(error) = closed.unwrap_or_else(|error| Some(format!("{error}"))) {
             health.folder_error = Some(error);
         }
-        Told { summary: summary.map_err(Into::into), health, guest, path }
+        Told { summary, health, guest, path }
     }
 }
 
@@ -201,7 +209,7 @@ fn close(
     folder: RunFolder,
     finish: impl FnOnce(&mut Manifest),
     summary: Option<&Summary>,
-) -> anyhow::Result<Option<String>> {
+) -> run::Result<Option<String>> {
     let judge = |request: &Request| summary.map(|summary| summary.verdicts(request)).unwrap_or_default();
     let judged = RefCell::new(Judged::new(folder.requests()?, judge));
     let explain: &mut run::Explain<'_> = &mut |phase: &Phase| {
@@ -218,11 +226,11 @@ fn close(
     Ok(closed.errors.first().map(ToString::to_string).or_else(|| judged.borrow().fault()))
 }
 
-fn tell(summary: &Summary, health: &Health, facts: &RunFacts, json: bool) -> anyhow::Result<()> {
+fn tell(summary: &Summary, health: &Health, facts: &RunFacts, json: bool) -> Result<(), SessionError> {
     let text = if json {
         terminal::render_summary_json(summary, health, facts)
     } else {
         terminal::render_summary(summary, health, facts, Style::detect(Stream::Stdout))
     };
-    out::answer(&text).context("writing the answer")
+    out::answer(&text).during("writing the answer")
 }

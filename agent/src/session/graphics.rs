@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{Session, sight::Sight};
 use crate::{
-    failure,
     gpu::{self, CLOCKS_HELD, Gpus, News, throttle_words},
+    out,
     phase::{GpuReading, GpuTally},
     platform::Root,
     run::{GpuRecord, Sample},
@@ -54,7 +54,7 @@ impl Graphics {
 
     fn over(&mut self, why: &str) {
         let more = if self.tallies.is_empty() { "" } else { " any more" };
-        failure::say(&format!("warning: graphics processors are not looked at{more}: {why}\n"));
+        out::say(&format!("warning: graphics processors are not looked at{more}: {why}\n"));
         self.record.ended_early = Some(why.to_owned());
     }
 
@@ -88,7 +88,7 @@ impl<F: Sight> Session<F> {
         match news {
             News::Reading(reading) => return self.graphics.add(reading),
             News::Known(hello) => self.graphics.record = gpu::record(&hello),
-            News::Trouble(what) => failure::say(&format!("warning: graphics processors: {what}\n")),
+            News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),
             News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),
         }
         self.outlet.gpu(self.graphics.record());

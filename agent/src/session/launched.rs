@@ -4,18 +4,19 @@
 //! it.
 
 use std::{
+    io,
     os::fd::OwnedFd,
     path::PathBuf,
     process::{Child, ExitStatus},
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use tokio::{io::unix::AsyncFd, time::Interval};
 
 use super::{
     End, Event, Session, Subject,
     cost::Cost,
+    error::{During as _, SessionError},
     every,
     facts::Identity,
     observe,
@@ -28,8 +29,8 @@ use crate::{
     child::{self, RunAs},
     cli::RunArguments,
     clock::{self, ClockPair},
-    failure,
     health::Fidelity,
+    out,
     platform::Guest,
     privileges,
     rendezvous::Rendezvous,
@@ -64,24 +65,24 @@ const LOOK: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(100);
 
 /// Observes the command. Returns the exit code.
-pub fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
+pub fn run(arguments: &RunArguments) -> Result<i32, SessionError> {
     let mut cost = Cost::start();
-    privileges::hide_memory().context("hiding the agent's memory")?;
+    privileges::hide_memory().during("hiding the agent's memory")?;
     let run_as = RunAs::invoking_user()?;
     let program = child::resolve(&arguments.command[0])?;
     warn_of_python(&arguments.command);
     start::check(&arguments.observation)?;
-    child::block_forwarded().context("blocking signals")?;
+    child::block_forwarded().during("blocking signals")?;
     let haste = Haste::default();
     // Before anything that can block: a script's interpreter may be on a file system that never answers.
-    let signals = Signals::read(true, haste.clone()).context("reading signals")?;
+    let signals = Signals::read(true, haste.clone()).during("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut choice = unprivileged::choose(arguments)?;
         let mut sources = Selected::for_program(&arguments.wishes());
-        let unpacked = sources.files().context("unpacking what sources need")?;
-        let rendezvous = Rendezvous::open(run_as.as_ref(), &unpacked)
-            .context("making the meeting place of the markers")?;
+        let unpacked = sources.files().during("unpacking what sources need")?;
+        let rendezvous =
+            Rendezvous::open(run_as.as_ref(), &unpacked).during("making the meeting place of the markers")?;
         drop(unpacked);
         let variables = sources.environment(rendezvous.files(), &|name| std::env::var_os(name));
         let beside = Beside { program, rendezvous, sources, variables };
@@ -122,7 +123,7 @@ fn begin(
     run_as: Option<&RunAs>,
     cost: Cost,
     fidelity: Fidelity,
-) -> anyhow::Result<Begun> {
+) -> Result<Begun, SessionError> {
     let identity = Identity::new(&arguments.observation, &arguments.command)?;
     let uid = run_as.map_or_else(|| nix::unistd::getuid().as_raw(), |user| user.uid.as_raw());
     let manifest_child = run::Child { uid, exit: None };
@@ -135,7 +136,7 @@ fn launch<F: Sight>(
     run_as: Option<&RunAs>,
     (mut begun, mut feed, beside): (Begun, F, Beside),
     (signals, haste): (Signals, Haste),
-) -> anyhow::Result<(Session<F>, Launched)> {
+) -> Result<(Session<F>, Launched), SessionError> {
     let between = if arguments.observation.phase.is_empty() { LOOK } else { SOON };
     let Beside { program, rendezvous, sources, variables } = beside;
     feed.starts(&program);
@@ -157,12 +158,12 @@ fn launch<F: Sight>(
     begun.identity.pid = Some(child.id());
     feed.started(child.id(), start_ns);
     rendezvous.expect(child.id());
-    let end = child::end_of(child.id()).context("watching the program")?;
-    let watched = end.try_clone().context("watching the program")?;
+    let end = child::end_of(child.id()).during("watching the program")?;
+    let watched = end.try_clone().during("watching the program")?;
     signals.started(child.id(), watched);
     let session = begun.start(&arguments.observation, feed, (started, Some(child.id())), haste)?;
     // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
-    let ended = unsafe { AsyncFd::register(end) }?;
+    let ended = unsafe { AsyncFd::register(end) }.map_err(io::Error::from)?;
     Ok((session, Launched { child, rendezvous, sources, ended, signals, looks: every(between) }))
 }
 
@@ -187,7 +188,7 @@ impl<F: Sight> Subject<F> for Launched {
         if met.is_empty() { (vec![self.child.id()], false) } else { (met, true) }
     }
 
-    async fn handle(&mut self, event: Event, feed: &mut F) -> anyhow::Result<bool> {
+    async fn handle(&mut self, event: Event, feed: &mut F) -> Result<bool, SessionError> {
         match event {
             Event::Peer(peer) => feed.welcome(peer).await,
             Event::Look => feed.look(),
@@ -199,7 +200,11 @@ impl<F: Sight> Subject<F> for Launched {
 
 impl Launched {
     /// The exit code is the program's, even if the agent's own work failed.
-    fn finish<F: Sight>(mut self, mut session: Session<F>, arguments: &RunArguments) -> anyhow::Result<i32> {
+    fn finish<F: Sight>(
+        mut self,
+        mut session: Session<F>,
+        arguments: &RunArguments,
+    ) -> Result<i32, SessionError> {
         session.feed.ended();
         // A signal that was meant for the program has been passed on; the next one ends the agent.
         self.signals.closing();
@@ -208,14 +213,14 @@ impl Launched {
             Some(_) => self.child.try_wait(),
             None => self.child.wait().map(Some),
         };
-        let status = status.context("waiting for the program")?;
+        let status = status.during("waiting for the program")?;
         let (ended, clock) = self.signals.ended().unwrap_or_else(|| (Instant::now(), ClockPair::now()));
         let wall = ended.saturating_duration_since(session.started);
         // Requests that begin from now on use this clock pair, in the export as in the folder.
         session.outlet.clock(clock);
         session.last_records(status.is_some());
         let workload = self.rendezvous.workload().unwrap_or_else(|error| {
-            failure::say(&format!("what the workload says about itself is left out: {error}\n"));
+            out::say(&format!("what the workload says about itself is left out: {error}\n"));
             None
         });
         let mut left: Vec<u32> = session.feed.processes();
@@ -236,7 +241,7 @@ impl Launched {
             &arguments.observation,
         )?;
         if status.is_none() {
-            failure::say("the program goes on, and is observed no more\n");
+            out::say("the program goes on, and is observed no more\n");
         }
         let stopped = self.signals.stopped_by().map_or(0, |signal| 128 + signal as i32);
         Ok(status.map_or(stopped, exit_code))
@@ -246,11 +251,11 @@ impl Launched {
 /// Warns if the options of a Python keep it from finding the module and the marks of its packages.
 fn warn_of_python(command: &[std::ffi::OsString]) {
     match child::option_against_marks(command) {
-        Some('S') => failure::say_lines(
+        Some('S') => out::say_lines(
             "warning: with -S Python runs no sitecustomize, by which its packages are marked\n\
              hint: leave -S out, or mark phases by `import guestscope`\n",
         ),
-        Some(option) => failure::say_lines(&format!(
+        Some(option) => out::say_lines(&format!(
             "warning: with -{option} Python ignores PYTHONPATH, by which its packages are marked and \
              `import guestscope` finds the module\n\
              hint: leave -{option} out, or install a copy of guestscope.py where this Python looks\n"

@@ -7,6 +7,7 @@ mod attached;
 mod code;
 mod cost;
 mod ending;
+mod error;
 mod facts;
 mod graphics;
 mod judged;
@@ -30,15 +31,15 @@ use tokio::{
     time::{Interval, MissedTickBehavior, interval},
 };
 
-pub use self::{attached::attach, launched::run};
+pub use self::{attached::attach, error::SessionError, launched::run};
 use self::{
     code::Code, cost::Cost, facts::Identity, graphics::Graphics, outlet::Outlet, possible::Possible,
     sight::Sight,
 };
 use crate::{
     clock::ClockPair,
-    failure,
     loader::Loaded,
+    out,
     phase::{Pauses, Restored, pairing::Pairing},
     platform::{Guest, Usage},
     pump::Pump,
@@ -116,7 +117,7 @@ trait Subject<F = Feed> {
     fn processes(&self, feed: &F) -> (Vec<u32>, bool);
 
     /// Handles an event. Returns whether to go on.
-    async fn handle(&mut self, event: Event, feed: &mut F) -> anyhow::Result<bool>;
+    async fn handle(&mut self, event: Event, feed: &mut F) -> Result<bool, SessionError>;
 }
 
 /// How and when the subject ended.
@@ -146,11 +147,7 @@ impl log::Log for KernelLog {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        failure::say(&format!(
-            "kernel side: {}: {}\n",
-            record.level().as_str().to_lowercase(),
-            record.args()
-        ));
+        out::say(&format!("kernel side: {}: {}\n", record.level().as_str().to_lowercase(), record.args()));
     }
 
     fn flush(&self) {}
@@ -161,7 +158,7 @@ async fn observe<F: Sight>(
     session: &mut Session<F>,
     subject: &mut impl Subject<F>,
     mut kernel_log: Option<aya_log::EbpfLogger<KernelLog>>,
-) -> anyhow::Result<()> {
+) -> Result<(), SessionError> {
     let rings = session.feed.watched()?;
     let mut ticks = every(TICK);
     let mut samples = every(SAMPLE);
@@ -207,7 +204,10 @@ async fn observe<F: Sight>(
 
 impl Session {
     /// The kernel side's own messages, if they are wanted.
-    fn kernel_log(&mut self, is_wanted: bool) -> anyhow::Result<Option<aya_log::EbpfLogger<KernelLog>>> {
+    fn kernel_log(
+        &mut self,
+        is_wanted: bool,
+    ) -> Result<Option<aya_log::EbpfLogger<KernelLog>>, SessionError> {
         Ok(is_wanted.then(|| self.feed.loaded.logger(KernelLog)).transpose()?)
     }
 }

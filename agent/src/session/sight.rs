@@ -4,6 +4,7 @@
 //! programs.
 
 use std::{
+    io,
     os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
     path::Path,
     time::Duration,
@@ -12,10 +13,11 @@ use std::{
 use guestscope_contract::{ledger::Ledger, pause::BEAT_NS};
 use tokio::io::unix::AsyncFd;
 
-use super::Feed;
+use super::{Feed, error::SessionError};
 use crate::{
-    clock, failure,
+    clock,
     health::{AgentCost, ExportHealth, Health},
+    out,
     phase::{
         PairingLosses,
         pairing::{Output, Pairing},
@@ -31,7 +33,7 @@ const BEATS_AWAITED: u32 = 3;
 
 fn tell(problems: &[String]) {
     for problem in problems {
-        failure::say(&format!("warning: {problem}\n"));
+        out::say(&format!("warning: {problem}\n"));
     }
 }
 
@@ -61,10 +63,10 @@ pub(super) trait Sight {
 
     /// Descriptors that are readable when records wait; empty if records are only found by looking at each
     /// tick.
-    fn watched(&self) -> anyhow::Result<Vec<AsyncFd<OwnedFd>>>;
+    fn watched(&self) -> Result<Vec<AsyncFd<OwnedFd>>, SessionError>;
 
     /// BPF program that the child runs on itself before exec.
-    fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>>;
+    fn adopt(&self) -> Result<Option<BorrowedFd<'_>>, SessionError>;
 
     /// Called before this program is started.
     fn starts(&mut self, _program: &Path) {}
@@ -151,18 +153,19 @@ impl Sight for Feed {
     }
 
     /// The rings' descriptors, to wait for; the pump keeps the rings.
-    fn watched(&self) -> anyhow::Result<Vec<AsyncFd<OwnedFd>>> {
-        let watch = |fd: RawFd| -> anyhow::Result<AsyncFd<OwnedFd>> {
+    fn watched(&self) -> Result<Vec<AsyncFd<OwnedFd>>, SessionError> {
+        let watch = |fd: RawFd| -> Result<AsyncFd<OwnedFd>, SessionError> {
             // SAFETY: the descriptor is open, the pump owns it.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
             let fd = fd.try_clone_to_owned()?;
             // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
-            Ok(unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) }?)
+            let watched = unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) };
+            Ok(watched.map_err(io::Error::from)?)
         };
         self.pump.rings().into_iter().map(|ring| watch(ring.as_raw_fd())).collect()
     }
 
-    fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>> {
+    fn adopt(&self) -> Result<Option<BorrowedFd<'_>>, SessionError> {
         Ok(Some(self.loaded.adopt_program()?))
     }
 

@@ -28,7 +28,7 @@ use nix::{
 };
 use tokio::sync::Notify;
 
-use crate::{child, clock::ClockPair, failure, privileges};
+use crate::{child, clock::ClockPair, out, privileges};
 
 /// Time for a program to end after the second signal.
 const GRACE: Duration = Duration::from_secs(1);
@@ -121,7 +121,7 @@ impl Signals {
         let body = move || {
             // Without the privilege the thread still signals programs of its own user.
             if let Err(error) = privileges::keep_signals(starts_program) {
-                failure::say(&format!("warning: the thread of signals keeps its privileges: {error}\n"));
+                out::say(&format!("warning: the thread of signals keeps its privileges: {error}\n"));
             }
             reader.run();
         };

@@ -6,12 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
-
 use super::{
     Feed, Session,
     code::Code,
     cost::Cost,
+    error::{During as _, SessionError},
     facts::{self, Identity},
     graphics::Graphics,
     outlet::{Outlet, Sinks},
@@ -23,7 +22,7 @@ use crate::{
     child::RunAs,
     cli::Observation,
     clock::ClockPair,
-    descriptors, failure,
+    descriptors,
     guarded::Owner,
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
@@ -80,7 +79,7 @@ pub(super) fn limits(observation: &Observation) -> Limits {
 }
 
 /// Checks for foreseeable failures before anything is started.
-pub(super) fn check(observation: &Observation) -> anyhow::Result<()> {
+pub(super) fn check(observation: &Observation) -> Result<(), SessionError> {
     descriptors::raise();
     descriptors::check()?;
     if otlp::is_configured(observation.otlp.as_deref()) {
@@ -96,13 +95,13 @@ impl Begun {
         run_as: Option<&RunAs>,
         (guest, identity, cost, fidelity): (Guest, Identity, Cost, Fidelity),
         child: Option<Child>,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, SessionError> {
         let clock = ClockPair::now();
         let options = CreateOptions { parent: observation.output.clone(), owner: run_as.map(RunAs::owner) };
         let folder =
             RunFolder::create(&options, facts::manifest(&identity, (&guest, fidelity), clock, child))?;
         if options.owner.is_some() && folder.owner().is_none() {
-            failure::say(&format!(
+            out::say(&format!(
                 "the run folder is root's: the user who called sudo may not make one in {}\n",
                 observation.output.shown()
             ));
@@ -147,7 +146,7 @@ impl Begun {
         feed: F,
         (started, program): (Instant, Option<u32>),
         haste: Haste,
-    ) -> anyhow::Result<Session<F>> {
+    ) -> Result<Session<F>, SessionError> {
         let Self { guest, identity, cost, fidelity, clock, folder } = self;
         // The kernel's log needs a privilege to be opened, and none to be read.
         let signs = Signs::open();
@@ -160,26 +159,24 @@ impl Begun {
         let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
         // Both threads need only descriptors that are open already.
         let settle_to_say = || privileges::drop_all().unwrap_or_default();
-        out::say_by_thread(settle_to_say).context("starting the thread that says things")?;
+        out::say_by_thread(settle_to_say).during("starting the thread that says things")?;
         let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
         let health = feed.health(cost.so_far(Duration::ZERO));
-        failure::say_lines(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
+        out::say_lines(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json, settle_to_say);
         let files = folder.owner().map_or((0, 0), |owner| (owner.uid, owner.gid));
         let settle = settle(folder.owner().cloned());
         let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
-            .context("starting the thread that writes the run folder")?;
+            .during("starting the thread that writes the run folder")?;
         come_first();
         // From now on only probes in programs need a privilege.
         let work = Work { probes: fidelity != Fidelity::Procfs, signals: program.is_some() };
-        privileges::drop_unneeded(work).context("giving up privileges")?;
-        privileges::forbid_core_dumps().context("forbidding core dumps")?;
+        privileges::drop_unneeded(work).during("giving up privileges")?;
+        privileges::forbid_core_dumps().during("forbidding core dumps")?;
         // All threads exist, and no further process is started.
         let processes: Vec<u32> = program.into_iter().chain(graphics.pid()).collect();
         if let Err(error) = privileges::only_what_is_used(About { processes: &processes, files }) {
-            failure::say(&format!(
-                "warning: the agent runs without a filter of its own system calls: {error}\n"
-            ));
+            out::say(&format!("warning: the agent runs without a filter of its own system calls: {error}\n"));
         }
         Ok(Session {
             feed,
@@ -225,7 +222,7 @@ fn exporter(
     (guest, fidelity): (&Guest, Fidelity),
     folder: &RunFolder,
     wall: &WallClock,
-) -> anyhow::Result<Option<Exporter>> {
+) -> Result<Option<Exporter>, SessionError> {
     if !otlp::is_configured(observation.otlp.as_deref()) {
         return Ok(None);
     }

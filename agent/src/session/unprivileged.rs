@@ -13,12 +13,13 @@ use std::{
 use guestscope_contract::ledger::Ledger;
 use tokio::io::unix::AsyncFd;
 
-use super::{sight::Sight, start};
+use super::{error::SessionError, sight::Sight, start};
 use crate::{
     cli::RunArguments,
-    clock, failure,
+    clock,
     health::{AgentCost, ExportHealth, Fidelity, Health, Outcome, Verdict},
     loader::Loaded,
+    out,
     phase::{Limits, PairingLosses, pairing::Pairing},
     procfs::{self, Procfs, Refusal},
     record::Record,
@@ -33,7 +34,7 @@ pub(super) enum Choice {
 }
 
 /// The requested fidelity, else the BPF programs if they can be loaded.
-pub(super) fn choose(arguments: &RunArguments) -> anyhow::Result<Choice> {
+pub(super) fn choose(arguments: &RunArguments) -> Result<Choice, SessionError> {
     if arguments.fidelity == Some(Fidelity::Procfs) {
         return Ok(Choice::Threads(Refusal::Unwanted));
     }
@@ -70,7 +71,7 @@ impl Told {
         (run_id, limits): ([u8; 16], Limits),
         threads: u32,
         refusal: &Refusal,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, SessionError> {
         Ok(Self {
             procfs: Procfs::new(procfs::SLOTS, threads)?,
             pairing: Pairing::within(limits, run_id),
@@ -96,7 +97,7 @@ fn is_gone(error: &io::Error) -> bool {
 /// Prints what is missing and how to get it.
 pub(super) fn explain(refusal: &Refusal) {
     if let Refusal::Refused(error) = refusal {
-        failure::say_lines(&procfs::explanation(error));
+        out::say_lines(&procfs::explanation(error));
     }
 }
 
@@ -119,11 +120,11 @@ impl Sight for Told {
 
     /// Waking the agent at each edge would show in the thread's own numbers: the ring is polled 20 times a
     /// second.
-    fn watched(&self) -> anyhow::Result<Vec<AsyncFd<OwnedFd>>> {
+    fn watched(&self) -> Result<Vec<AsyncFd<OwnedFd>>, SessionError> {
         Ok(Vec::new())
     }
 
-    fn adopt(&self) -> anyhow::Result<Option<BorrowedFd<'_>>> {
+    fn adopt(&self) -> Result<Option<BorrowedFd<'_>>, SessionError> {
         Ok(None)
     }
 

@@ -117,7 +117,7 @@ fn a_manifest_may_know_more_or_less() {
 #[case::state("state", json!({ "format": 1, "state": "melted" }))]
 fn a_manifest_that_cannot_be_used(#[case] name: &str, #[case] manifest: Value) {
     let error = reopened(|value| value.clone_from(&manifest)).unwrap_err();
-    let shown = format!("error: {error}\n\nhint: {}", error.hint());
+    let shown = guestscope::told(&error);
     let mut settings = insta::Settings::clone_current();
     settings.add_filter(r"/\S*/20", "[RUNS]/20");
     settings.bind(|| insta::assert_snapshot!(format!("unusable_{name}"), shown));

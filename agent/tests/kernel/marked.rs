@@ -30,7 +30,7 @@ fn loaded(test: &str) -> Option<(Loaded, Alone)> {
     }
 }
 
-fn attach(loaded: &Loaded, path: &Path) -> anyhow::Result<bool> {
+fn attach(loaded: &Loaded, path: &Path) -> Result<bool, loader::marks::MarkError> {
     loaded.marks.attach(&File::open(path).expect("it was made"))
 }
 

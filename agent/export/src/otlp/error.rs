@@ -6,6 +6,7 @@
 use crate::untrusted::Shown as _;
 use std::{io, path::PathBuf};
 
+use guestscope_base::Hint;
 use thiserror::Error;
 
 /// The export cannot be started.
@@ -47,10 +48,9 @@ pub enum ExportError {
     Thread(#[source] io::Error),
 }
 
-impl ExportError {
-    /// Advice on the error.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl Hint for ExportError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
             ExportError::NoEndpoint => {
                 "give --otlp http://HOST:4317 (gRPC) or http://HOST:4318 (HTTP), or set OTEL_EXPORTER_OTLP_ENDPOINT"
             }
@@ -66,6 +66,7 @@ impl ExportError {
             }
             ExportError::Build(_) => "check the OTEL_EXPORTER_OTLP_* variables",
             ExportError::Thread(_) => "check the limits on threads and open files (ulimit -u, ulimit -n)",
-        }
+        };
+        Some(hint.to_owned())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use guestscope_base::Hint;
+
 /// A container that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
@@ -116,10 +118,9 @@ fn unread(users: &BTreeSet<u32>) -> String {
     }
 }
 
-impl TargetError {
-    /// Next step for the user.
-    pub fn hint(&self) -> String {
-        match self {
+impl Hint for TargetError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
             TargetError::Nothing => "give --pid, --cgroup or --container".to_owned(),
             TargetError::ForeignProc => {
                 "mount the namespace's own: mount -t proc proc /proc, or `unshare --mount-proc`".to_owned()
@@ -150,6 +151,6 @@ impl TargetError {
                 .to_owned(),
             TargetError::Ambiguous { .. } => "give more of it".to_owned(),
             TargetError::NotRunning(_) => "start it first".to_owned(),
-        }
+        })
     }
 }

@@ -26,9 +26,16 @@ const MOST_OTHERS: usize = 8_192;
 /// Most files that a probe is put into. Removing a probe takes the kernel 0.1 s (it waits until all CPUs have
 /// gone on), also when it ends a killed agent, and a program may make any number of such files.
 const MOST_MARKED: usize = 64;
-/// Why a probe could not be placed in a file with the marker.
+
+/// Why a probe was not placed in a file.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+pub enum MarkError {
+    /// The file cannot be looked at.
+    #[error(transparent)]
+    Look(#[from] io::Error),
+    /// Its marker cannot be read.
+    #[error(transparent)]
+    Marker(#[from] MarkerError),
     /// No file descriptor is free.
     #[error("no more files may be open")]
     Descriptors,
@@ -37,17 +44,19 @@ enum Refused {
     TooMany,
     /// The kernel refused it.
     #[error("the kernel refused the probe: {0}")]
-    Kernel(io::Error),
+    Kernel(#[source] io::Error),
 }
 
-/// Whether [`Marks::attach`] failed because of the agent, not because of a program's file.
-pub fn is_ours(error: &anyhow::Error) -> bool {
-    match error.downcast_ref::<Refused>() {
-        Some(Refused::Descriptors | Refused::TooMany) => true,
-        Some(Refused::Kernel(error)) => {
-            matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::EMFILE | libc::ENOMEM))
+impl MarkError {
+    /// Whether it is because of the agent, not because of a program's file.
+    pub fn is_ours(&self) -> bool {
+        match self {
+            Self::Descriptors | Self::TooMany => true,
+            Self::Kernel(error) => {
+                matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::EMFILE | libc::ENOMEM))
+            }
+            Self::Look(_) | Self::Marker(_) => false,
         }
-        None => false,
     }
 }
 
@@ -109,7 +118,7 @@ impl Marks {
     ///
     /// # Errors
     /// It cannot be read, its marker is damaged, or the kernel refuses the probe.
-    pub fn attach(&self, found: &File) -> Result<bool, anyhow::Error> {
+    pub fn attach(&self, found: &File) -> Result<bool, MarkError> {
         let metadata = found.metadata()?;
         let unmarked = Unmarked::of(&metadata);
         let is_known =
@@ -129,10 +138,14 @@ impl Marks {
             return Ok(false);
         };
         // A program may have mapped any number of files with the marker.
-        anyhow::ensure!(descriptors::are_free(), Refused::Descriptors);
+        if !descriptors::are_free() {
+            return Err(MarkError::Descriptors);
+        }
         {
             let mut files = self.files();
-            anyhow::ensure!(files.marked.len() < MOST_MARKED, Refused::TooMany);
+            if files.marked.len() >= MOST_MARKED {
+                return Err(MarkError::TooMany);
+            }
             // Another thread may be about to do the same.
             if !files.marked.insert(unmarked.number) {
                 return Ok(false);
@@ -146,7 +159,7 @@ impl Marks {
             }
             Err(error) => {
                 self.files().marked.remove(&unmarked.number);
-                Err(Refused::Kernel(error).into())
+                Err(MarkError::Kernel(error))
             }
         }
     }

@@ -11,9 +11,8 @@ use aya::{
 };
 use guestscope_contract::pause::{BEAT_NS, GapRecord, Pulse};
 
-use super::{LoadError, Loaded};
+use super::{Loaded, clock_error::ClockError};
 use crate::{
-    failure,
     health::Outcome,
     probes::{Place, pause},
 };
@@ -47,7 +46,7 @@ impl Loaded {
     /// Restarts the pulses if the set of online CPUs has changed. A CPU may go offline between the check and
     /// the start: only a second failure in a row is reported by the hook, and is the last attempt.
     pub fn keep_pulses(&mut self) {
-        let cpus = online_cpus().map_err(|(what, error)| anyhow::Error::new(error).context(what));
+        let cpus = online_cpus().map_err(ClockError::of_cpus);
         self.try_to_keep_pulses(cpus);
     }
 
@@ -56,7 +55,7 @@ impl Loaded {
         self.try_to_keep_pulses(Ok(cpus.to_vec()));
     }
 
-    fn try_to_keep_pulses(&mut self, cpus: anyhow::Result<Vec<u32>>) {
+    fn try_to_keep_pulses(&mut self, cpus: Result<Vec<u32>, ClockError>) {
         let is_ours =
             |hook: &str| pause::HOOKS.iter().any(|ours| ours.place == Place::EachCpu && ours.id == hook);
         let Some(at) = self.verdicts.iter().position(|verdict| is_ours(&verdict.hook)) else { return };
@@ -69,11 +68,11 @@ impl Loaded {
         // Clocks that cannot be stopped do not beat either.
         let _ = self.stop_pulses();
         if had_failed {
-            self.verdicts[at].fail(&failure::chain(error.chain()));
+            self.verdicts[at].fail(&error.to_string());
         }
     }
 
-    fn pulses_on(&mut self, cpus: Vec<u32>) -> anyhow::Result<()> {
+    fn pulses_on(&mut self, cpus: Vec<u32>) -> Result<(), ClockError> {
         if cpus == self.pulses.cpus {
             return Ok(());
         }
@@ -86,8 +85,8 @@ impl Loaded {
     }
 
     /// Starts the pulse of one CPU out of `cpus`.
-    fn start_pulse(&mut self, cpu: u32, cpus: usize) -> anyhow::Result<()> {
-        let map = self.ebpf.map_mut("PULSES").ok_or(LoadError::Missing("PULSES"))?;
+    fn start_pulse(&mut self, cpu: u32, cpus: usize) -> Result<(), ClockError> {
+        let map = self.ebpf.map_mut("PULSES").ok_or(ClockError::Missing("PULSES"))?;
         let mut states: Array<_, PulseValue> = Array::try_from(map)?;
         states.set(cpu, PulseValue(Pulse { cpus: cpus as u64, ..Pulse::default() }), 0)?;
         let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
@@ -97,7 +96,7 @@ impl Loaded {
         Ok(())
     }
 
-    fn stop_pulses(&mut self) -> anyhow::Result<()> {
+    fn stop_pulses(&mut self) -> Result<(), ClockError> {
         self.pulses.cpus.clear();
         let links = std::mem::take(&mut self.pulses.links);
         self.stop_clocks(PROGRAM, links)

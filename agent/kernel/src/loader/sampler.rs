@@ -8,10 +8,7 @@
 //! again takes a walk, and threads that they start during it would be missed. If the kernel refuses clocks
 //! the hook reports it; the accounts do not need them.
 
-use std::{
-    io,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use aya::{
     maps::PerCpuArray,
@@ -23,9 +20,9 @@ use aya::{
 };
 use guestscope_contract::{Counter, SAMPLES_PER_S};
 
-use super::{LoadError, Loaded};
+use super::{Loaded, clock_error::ClockError};
 use crate::{
-    descriptors, failure,
+    descriptors,
     health::{Outcome, Verdict},
     probes::cpu,
 };
@@ -82,7 +79,7 @@ impl Loaded {
                 return false;
             }
             let Err(error) = self.sample_cpus() else { return true };
-            let why = failure::chain(error.chain());
+            let why = error.to_string();
             self.sampling_failed(&format!("only {sampled} threads were sampled: {why}"), None);
             return false;
         }
@@ -93,7 +90,7 @@ impl Loaded {
             }
             Err(error) => error,
         };
-        let number = error.chain().find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
+        let number = error.number();
         // The thread ended before it could be sampled.
         if number == Some(libc::ESRCH) {
             return true;
@@ -101,7 +98,7 @@ impl Loaded {
         // The kernel lowers this limit by itself where sampling takes long.
         let remedy = (number == Some(libc::EINVAL))
             .then(|| format!("sysctl -w kernel.perf_event_max_sample_rate={SAMPLES_PER_S}"));
-        self.sampling_failed(&failure::chain(error.chain()), remedy.as_deref());
+        self.sampling_failed(&error.to_string(), remedy.as_deref());
         false
     }
 
@@ -119,7 +116,7 @@ impl Loaded {
             // reported by the hook.
             let had_failed = std::mem::replace(&mut self.sampler.has_failed, kept.is_err());
             if had_failed && let Err(error) = kept {
-                self.sampling_failed(&failure::chain(error.chain()), None);
+                self.sampling_failed(&error.to_string(), None);
             }
             return;
         }
@@ -160,7 +157,7 @@ impl Loaded {
     /// # Errors
     ///
     /// The kernel refuses it. Threads keep their clocks then, and it is not tried again.
-    pub fn sample_cpus(&mut self) -> anyhow::Result<()> {
+    pub fn sample_cpus(&mut self) -> Result<(), ClockError> {
         if let Err(error) = self.clocks_on_all_cpus() {
             self.sampler.is_refused = true;
             return Err(error);
@@ -175,7 +172,7 @@ impl Loaded {
         &mut self,
         program: &'static str,
         links: Vec<PerfEventLinkId>,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), ClockError> {
         let program = self.clock_program(program)?;
         let mut stopped = Ok(());
         for link in links {
@@ -200,8 +197,8 @@ impl Loaded {
 
     /// Starts the clocks of all CPUs, if others are online than the last time: that of a CPU which was taken
     /// away is gone for good.
-    fn clocks_on_all_cpus(&mut self) -> anyhow::Result<()> {
-        let cpus = online_cpus().map_err(|(what, error)| anyhow::Error::new(error).context(what))?;
+    fn clocks_on_all_cpus(&mut self) -> Result<(), ClockError> {
+        let cpus = online_cpus().map_err(ClockError::of_cpus)?;
         if cpus == self.sampler.cpus {
             return Ok(());
         }
@@ -219,13 +216,13 @@ impl Loaded {
         Ok(())
     }
 
-    fn stop_clocks_of_cpus(&mut self) -> anyhow::Result<()> {
+    fn stop_clocks_of_cpus(&mut self) -> Result<(), ClockError> {
         self.sampler.cpus.clear();
         let links = std::mem::take(&mut self.sampler.on_cpus);
         self.stop_clocks(PROGRAM, links)
     }
 
-    fn start_clock(&mut self, scope: PerfEventScope) -> anyhow::Result<PerfEventLinkId> {
+    fn start_clock(&mut self, scope: PerfEventScope) -> Result<PerfEventLinkId, ClockError> {
         let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
         let is_inherited = !matches!(scope, PerfEventScope::AllProcessesOneCpu { .. });
         let policy = SamplePolicy::Frequency(SAMPLES_PER_S);
@@ -233,8 +230,8 @@ impl Loaded {
     }
 
     /// The program that runs at each tick.
-    pub(super) fn clock_program(&mut self, name: &'static str) -> anyhow::Result<&mut PerfEvent> {
-        let program = self.ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
+    pub(super) fn clock_program(&mut self, name: &'static str) -> Result<&mut PerfEvent, ClockError> {
+        let program = self.ebpf.program_mut(name).ok_or(ClockError::Missing(name))?;
         Ok(program.try_into()?)
     }
 }

@@ -15,7 +15,8 @@ use aya::{
 use guestscope_contract::visit::{TARGETS_MOST, Visit};
 
 use super::{LoadError, Loaded};
-use crate::{health::Outcome, probes::attach};
+use crate::{failure, health::Outcome, probes::attach};
+use guestscope_base::Hint;
 
 /// Bytes of a portion: 512 visits, whose records are 180 kB of a ring of 1 MiB.
 const PORTION: usize = 4096;
@@ -28,13 +29,30 @@ pub enum VisitError {
     Refused(String),
     /// The kernel did not start it.
     #[error("the task iterator cannot be started: {0}")]
-    Start(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Start(String),
     /// Reading it failed.
     #[error("reading the task iterator: {0}")]
     Read(#[from] io::Error),
     /// The object is not as this agent expects.
     #[error(transparent)]
     Object(#[from] LoadError),
+    /// The kernel side says of a task what this agent does not know.
+    #[error("the iterator says what nobody knows")]
+    Unknown,
+}
+
+impl Hint for VisitError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            VisitError::Refused(_) | VisitError::Start(_) => Some(
+                "task iterators need Linux 5.8 and BTF of the kernel's own; `guestscope run -- CMD` does \
+                 without them, and `guestscope doctor` tells what else this kernel allows"
+                    .to_owned(),
+            ),
+            VisitError::Object(error) => error.hint(),
+            VisitError::Read(_) | VisitError::Unknown => None,
+        }
+    }
 }
 
 /// One walk through all tasks.
@@ -108,8 +126,8 @@ impl Loaded {
             link.into_file().map_err(|error| ProgramError::IOError(io::Error::other(error)))
         };
         let program: &mut Iter =
-            program.try_into().map_err(|error: ProgramError| VisitError::Start(error.into()))?;
-        let file = started(program).map_err(|error| VisitError::Start(error.into()))?;
+            program.try_into().map_err(|error: ProgramError| VisitError::Start(failure::chain(&error)))?;
+        let file = started(program).map_err(|error| VisitError::Start(failure::chain(&error)))?;
         Ok(Visits { file, bytes: Vec::new() })
     }
 }

@@ -24,7 +24,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 pub use self::found::{Sign, State, find};
 use self::{kernel_log::KernelLog, uevents::Uevents, vmclock::VmClock};
 use crate::{
-    clock, failure,
+    clock, out,
     phase::{Restored, RestoredBy},
 };
 
@@ -125,7 +125,7 @@ async fn told<R: Records>(watched: &mut Option<AsyncFd<R>>) -> bool {
         Ok(tells) => tells,
         // The error would come again every time.
         Err(error) => {
-            failure::say(&format!("warning: {} can be read no more: {error}\n", R::NAME));
+            out::say(&format!("warning: {} can be read no more: {error}\n", R::NAME));
             *watched = None;
             false
         }

@@ -93,11 +93,12 @@ fn entry_arm64(bytes: &[u8], offset: u64) -> u64 {
 }
 
 /// The probes on this program's scheduler.
-pub(super) fn scheduler(file: &File) -> anyhow::Result<Place> {
+pub(super) fn scheduler(file: &File) -> Result<Place, SymbolError> {
     let mut begins = Vec::new();
     for (names, event) in SCHEDULER {
         for found in first_of(file, names)? {
-            let begin = begin_of(file, (found.offset, found.bytes))?;
+            let begin = begin_of(file, (found.offset, found.bytes));
+            let begin = begin.map_err(|error| SymbolError::Read(error.kind()))?;
             begins.push(Spot { offset: entry(&begin, found.offset), event, ..Spot::default() });
         }
     }

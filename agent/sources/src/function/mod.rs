@@ -5,6 +5,7 @@
 //! there. The edges are made in the kernel. Yields what was found and what was not.
 
 mod code;
+mod error;
 mod golang;
 mod names;
 mod pclntab;
@@ -35,6 +36,7 @@ use guestscope_contract::calls::GOROUTINES;
 
 pub use self::spec::{Asked, parse};
 use self::{
+    error::FunctionError,
     placed::{Place, Placed},
     soname::has_name,
     spec::{Wanted, What},
@@ -171,7 +173,7 @@ impl Functions {
                 }
             }
             if let Err(error) = self.place(index, state, found, path) {
-                let text = format!("`{}` {error:#}", path.shown());
+                let text = format!("`{}` {error}", path.shown());
                 if !wanted.is_preset {
                     problems.push(format!("phase {}: {text}", shown(&wanted.name)));
                 }
@@ -198,10 +200,10 @@ impl Functions {
         }
         // Read errors are reported elsewhere.
         let Some(file) = guarded::open_found(found).ok().filter(golang::is_program) else { return };
-        let scheduler = golang::scheduler(&file);
+        let scheduler = golang::scheduler(&file).map_err(FunctionError::from);
         let put = scheduler.and_then(|place| self.put(None, place, (FOLLOWED, state), (found, path)));
         if let Err(error) = put {
-            let text = format!("`{}` {error:#}: requests do not follow its goroutines", path.shown());
+            let text = format!("`{}` {error}: requests do not follow its goroutines", path.shown());
             self.files().unfollowed.push(text);
         }
     }
@@ -212,7 +214,7 @@ impl Functions {
         place: Place,
         (index, state): (usize, State),
         (found, path): (&File, &Path),
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), FunctionError> {
         let probed = format!("/proc/self/fd/{}", found.as_raw_fd());
         let watch = found.try_clone()?;
         let placed = Placed::put(&self.probes, wanted, place, (index, state, watch), (&probed, path))?;
@@ -220,7 +222,7 @@ impl Functions {
         Ok(())
     }
 
-    fn place(&self, index: usize, state: State, found: &File, path: &Path) -> anyhow::Result<()> {
+    fn place(&self, index: usize, state: State, found: &File, path: &Path) -> Result<(), FunctionError> {
         let wanted = &self.wanted[index];
         let file = guarded::open_found(found)?;
         let (places, left_out) = match &wanted.what {

@@ -14,7 +14,9 @@ use guestscope_contract::{
 };
 
 use super::{
-    State, code, golang,
+    State, code,
+    error::FunctionError,
+    golang,
     spec::Wanted,
     symbols::{self, Found},
     table::{self, Way},
@@ -23,7 +25,7 @@ use crate::{
     descriptors,
     loader::{
         FunctionProbes,
-        functions::{Carrier, ProbeError, Spot},
+        functions::{Carrier, Spot},
     },
     untrusted::{Shown as _, Untrusted},
 };
@@ -61,7 +63,7 @@ impl Place {
         file: &File,
         symbol: &str,
         argument: Option<u8>,
-    ) -> anyhow::Result<(Vec<Self>, Vec<String>)> {
+    ) -> Result<(Vec<Self>, Vec<String>), FunctionError> {
         let found = match Way::parse(symbol) {
             Some(way) => vec![table::find(file, &way)?],
             None => symbols::find(file, symbol)?,
@@ -78,11 +80,11 @@ impl Place {
         {
             return Err(error);
         }
-        let text = |(found, error): (&Found, anyhow::Error)| format!("{error}: {}", found.name);
+        let text = |(found, error): (&Found, FunctionError)| format!("{error}: {}", found.name);
         Ok((places, left_out.into_iter().map(text).collect()))
     }
 
-    fn of_function(file: &File, found: &Found, argument: Option<u8>) -> Result<Self, anyhow::Error> {
+    fn of_function(file: &File, found: &Found, argument: Option<u8>) -> Result<Self, FunctionError> {
         let code::Ways { entry, exits } = code::ways(file, found)?;
         let spot = |offset| Spot { offset, ..Spot::default() };
         let registers = if found.is_go { golang::ARGUMENTS } else { ARGUMENTS };
@@ -90,7 +92,7 @@ impl Place {
             None => Argument::default(),
             Some(number) => Argument {
                 kind: ArgumentKind::Register as u32,
-                register: registers.of(number).ok_or(NotInRegister(number))?,
+                register: registers.of(number).ok_or(FunctionError::NotInRegister(number))?,
                 bytes: 8,
                 ..Argument::default()
             },
@@ -104,11 +106,6 @@ impl Place {
         })
     }
 }
-
-/// The argument is on the stack. Its text goes after a file's name.
-#[derive(Debug, thiserror::Error)]
-#[error("has no argument {0} in a register")]
-struct NotInRegister(u8);
 
 /// Where a call has arguments that are passed in registers.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +155,7 @@ impl Placed {
         place: Place,
         (index, state, watch): (usize, State, File),
         (probed, path): (&str, &Path),
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, FunctionError> {
         let phase = wanted.map_or("", |wanted| &wanted.name);
         let mut name = [0; NAME_BYTES];
         name[..phase.len()].copy_from_slice(phase.as_bytes());
@@ -175,12 +172,13 @@ impl Placed {
             too_deep: 0,
             lost: 0,
         })?;
-        let put = |spot: &Spot, is_end| -> anyhow::Result<OwnedFd> {
-            anyhow::ensure!(descriptors::are_free(), "cannot be probed: no more files may be open");
-            let put = probes.attach(probed, *spot, number, (is_end, place.on));
-            Ok(put.map_err(Refused)?)
+        let put = |spot: &Spot, is_end| -> Result<OwnedFd, FunctionError> {
+            if !descriptors::are_free() {
+                return Err(FunctionError::Descriptors);
+            }
+            probes.attach(probed, *spot, number, (is_end, place.on)).map_err(FunctionError::Refused)
         };
-        let put_all = |spots: &[Spot], is_end| -> anyhow::Result<Vec<OwnedFd>> {
+        let put_all = |spots: &[Spot], is_end| -> Result<Vec<OwnedFd>, FunctionError> {
             spots.iter().map(|spot| put(spot, is_end)).collect()
         };
         let ends = put_all(&place.ends, true)?;
@@ -282,8 +280,3 @@ impl fmt::Display for Placed {
         write!(f, "{} in {}", self.name, self.file)
     }
 }
-
-/// An error whose text goes after a file's name.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot be probed: {0}")]
-struct Refused(#[source] ProbeError);

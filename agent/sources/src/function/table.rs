@@ -48,6 +48,8 @@ pub(super) struct Way<'a> {
 /// Why a function in a table cannot be found.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum TableError {
+    #[error(transparent)]
+    Symbol(#[from] SymbolError),
     #[error("has no table of where functions begin (.eh_frame_hdr)")]
     NoFunctions,
     #[error("cannot be read: {0}")]
@@ -93,10 +95,10 @@ impl<'a> Way<'a> {
 }
 
 /// The function at the end of the path.
-pub(super) fn find(file: &File, way: &Way<'_>) -> anyhow::Result<Found> {
+pub(super) fn find(file: &File, way: &Way<'_>) -> Result<Found, TableError> {
     let exported = symbols::find(file, way.exported)?;
-    let [first] = exported.as_slice() else { anyhow::bail!(SymbolError::TooMany(exported.len())) };
-    let cache = phase::cache(file)?;
+    let [first] = exported.as_slice() else { return Err(SymbolError::TooMany(exported.len()).into()) };
+    let cache = phase::cache(file).map_err(|error| TableError::Read(error.kind()))?;
     let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
     let unwind = Unwind::read(file, &tables).ok_or(TableError::NoFunctions)?;
     let library = Library { file, tables: &tables, unwind: &unwind };
@@ -104,7 +106,7 @@ pub(super) fn find(file: &File, way: &Way<'_>) -> anyhow::Result<Found> {
     for (step, entry) in way.entries.iter().enumerate() {
         address = library.behind(address, *entry, &way.until(step))?;
     }
-    Ok(library.function(address, &way.until(way.entries.len()))?)
+    library.function(address, &way.until(way.entries.len()))
 }
 
 struct Library<'a> {

@@ -49,7 +49,7 @@ fn own() -> File {
     File::open("/proc/self/exe").expect("it runs")
 }
 
-fn behind(file: &File, text: &str) -> anyhow::Result<Found> {
+fn behind(file: &File, text: &str) -> Result<Found, TableError> {
     find(file, &Way::parse(text).expect("it is a way"))
 }
 

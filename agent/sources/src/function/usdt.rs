@@ -8,10 +8,7 @@ use std::fs::File;
 use guestscope_contract::calls::{Argument, ArgumentKind};
 use object::{LittleEndian, ReadRef as _, read::elf::SectionHeader as _};
 
-use super::{
-    placed::Place,
-    symbols::{MOST_FUNCTIONS, SymbolError},
-};
+use super::{placed::Place, symbols::MOST_FUNCTIONS};
 use crate::{
     loader::functions::{Carrier, Spot},
     probes::phase::{self, Tables},
@@ -32,7 +29,11 @@ const JOINTS: [&str; 2] = ["__", "_"];
 
 /// Why there is no phase.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-enum ProbesError {
+pub(super) enum ProbesError {
+    #[error("cannot be read: {0}")]
+    Read(std::io::ErrorKind),
+    #[error("is no ELF file for this machine")]
+    NotElf,
     #[error("has no USDT probes")]
     None,
     #[error("has more notes than are read")]
@@ -64,7 +65,7 @@ pub(super) fn find(
     provider: &str,
     (begin, end): (&str, Option<&str>),
     argument: Option<u8>,
-) -> anyhow::Result<Vec<Place>> {
+) -> Result<Vec<Place>, ProbesError> {
     let sites = sites(file)?;
     let of = |name: &str| -> Vec<&Site> {
         sites.iter().filter(|site| site.provider == provider && site.name == name).collect()
@@ -75,16 +76,16 @@ pub(super) fn find(
     };
     for (sites, name) in [(&begins, begin), (&ends, end.unwrap_or(begin))] {
         if sites.len() > MOST_FUNCTIONS {
-            return Err(ProbesError::TooMany(name.to_owned()).into());
+            return Err(ProbesError::TooMany(name.to_owned()));
         }
     }
     if begins.is_empty() || (ends.is_empty() && end.is_some()) {
         let missing = if begins.is_empty() { begin } else { end.unwrap_or(begin) };
         let near = near(&sites, provider, missing);
-        return Err(ProbesError::NotThere(provider.to_owned(), missing.to_owned(), near).into());
+        return Err(ProbesError::NotThere(provider.to_owned(), missing.to_owned(), near));
     }
     if ends.is_empty() {
-        return Err(ProbesError::NoEnd(begin.to_owned()).into());
+        return Err(ProbesError::NoEnd(begin.to_owned()));
     }
     // Each site has its arguments elsewhere.
     let mut places: Vec<Place> = Vec::new();
@@ -150,12 +151,14 @@ fn near(sites: &[Site], provider: &str, wanted: &str) -> Untrusted {
     Untrusted::from(text)
 }
 
-fn sites(file: &File) -> anyhow::Result<Vec<Site>> {
-    let cache = phase::cache(file)?;
-    let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
+fn sites(file: &File) -> Result<Vec<Site>, ProbesError> {
+    let cache = phase::cache(file).map_err(|error| ProbesError::Read(error.kind()))?;
+    let tables = Tables::read(&cache).ok_or(ProbesError::NotElf)?;
     let section = tables.section(".note.stapsdt").ok_or(ProbesError::None)?;
     let (offset, bytes) = section.file_range(LittleEndian).ok_or(ProbesError::None)?;
-    anyhow::ensure!(bytes <= MOST_NOTES, ProbesError::TooLarge);
+    if bytes > MOST_NOTES {
+        return Err(ProbesError::TooLarge);
+    }
     let notes = (&cache).read_bytes_at(offset, bytes).map_err(|()| ProbesError::Damaged)?;
     let base = tables.section(".stapsdt.base").map(|section| section.sh_addr.get(LittleEndian));
     Ok(parse(notes, base, |address| tables.offset_of(address)))

@@ -3,9 +3,9 @@
 //!
 //! The session decides whether to continue without BPF.
 
-use std::{error::Error, io};
+use std::io;
 
-use crate::loader::LoadError;
+use crate::{failure, loader::LoadError};
 
 /// Why BPF is not used.
 #[derive(Debug)]
@@ -22,14 +22,8 @@ pub fn is_refused(error: &LoadError) -> bool {
     // Not EACCES: a verifier returns it for programs that it rejects.
     let is_refusal = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS));
     matches!(error, LoadError::Permission(_))
-        || causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_refusal)
+        || failure::system_error(error).is_some_and(is_refusal)
         || try_map().is_err_and(|error| is_refusal(&error))
-}
-
-/// The error and its sources.
-pub(super) fn causes(error: &LoadError) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    let first: &(dyn Error + 'static) = error;
-    std::iter::successors(Some(first), |&error| error.source())
 }
 
 /// Asks the kernel for the smallest possible map, and closes it.

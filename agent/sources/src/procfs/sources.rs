@@ -3,9 +3,8 @@
 //!
 //! It checks once whether each source exists. Missing ones stand in every report.
 
-use super::refusal::{Refusal, causes};
+use super::refusal::Refusal;
 use crate::{
-    failure,
     health::{Outcome, Verdict},
     loader::LoadError,
 };
@@ -19,7 +18,7 @@ pub const RING: &str = "shm/edges";
 pub fn verdicts(refusal: &Refusal) -> Vec<Verdict> {
     let (outcome, consequence, remedy) = match refusal {
         Refusal::Unwanted => (Outcome::Off, "the kernel side was not asked for".to_owned(), None),
-        Refusal::Refused(error) => (Outcome::Unsupported, why(error), Some(REMEDY.to_owned())),
+        Refusal::Refused(error) => (Outcome::Unsupported, error.to_string(), Some(REMEDY.to_owned())),
     };
     let bpf = Verdict { hook: BPF.to_owned(), outcome, consequence, remedy };
     [bpf].into_iter().chain(sources()).collect()
@@ -49,15 +48,11 @@ pub fn sources() -> Vec<Verdict> {
 const REMEDY: &str =
     "root, or CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, and no filter of system calls that refuses bpf(2)";
 
-fn why(error: &LoadError) -> String {
-    failure::chain(causes(error))
-}
-
 /// Text for the start of a run: the fidelity, its reason, and how to get more.
 pub fn explanation(error: &LoadError) -> String {
     format!(
         "BPF is refused here ({}): phases by what their threads tell, as cpu, runq and other\n\
          hint: for all accounts, {REMEDY}\n",
-        why(error)
+        error
     )
 }

@@ -30,6 +30,8 @@ use self::{
     exchange::Answer,
 };
 use super::{read::ReadRun, sources::Source};
+use guestscope_base::Hint;
+
 use crate::{
     analyze::compare::{RunDigest, Warmup},
     phase::Request,
@@ -99,10 +101,9 @@ pub enum JaegerError {
     },
 }
 
-impl JaegerError {
-    /// The next action.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl Hint for JaegerError {
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
             JaegerError::Url { .. } => "a query endpoint looks like http://HOST:16686",
             JaegerError::Tls(_) | JaegerError::Ask { .. } | JaegerError::Answer { .. } => {
                 "--jaeger takes the address of Jaeger's query API and page (port 16686), version 1.60 or later"
@@ -110,7 +111,8 @@ impl JaegerError {
             JaegerError::Service { .. } => "a service is the name of a run: guestscope run --name NAME",
             JaegerError::TooMany(_) => "look back less far (--lookback 1h), or compare the run folders",
             JaegerError::None { .. } => "look back further (--lookback 720h), or see that the export arrived",
-        }
+        };
+        Some(hint.to_owned())
     }
 }
 

@@ -3,11 +3,10 @@
 
 use std::{collections::HashSet, fs, thread, time::Duration};
 
-use anyhow::Context as _;
 use guestscope_contract::visit::Found;
 
-use super::super::{Feed, Sight as _, code::Code};
-use crate::{attach::Target, failure};
+use super::super::{Feed, Sight as _, code::Code, error::SessionError};
+use crate::{attach::Target, loader::VisitError, out};
 
 /// Most walks in a row. One finds all existing threads; more are needed while new threads have not been on a
 /// CPU yet.
@@ -74,7 +73,7 @@ impl Adoption {
     }
 
     /// Adopts all existing threads. Returns the number of tracked ones.
-    pub(super) fn begin(&mut self, feed: &mut Feed) -> anyhow::Result<usize> {
+    pub(super) fn begin(&mut self, feed: &mut Feed) -> Result<usize, SessionError> {
         // Probes first, which take some ten milliseconds: then a thread's first edge is seen as soon as it is
         // tracked.
         let processes = self.target.processes();
@@ -116,7 +115,7 @@ impl Adoption {
     }
 
     /// Looks for processes that joined or ended and for new mappings. Returns whether any process is left.
-    pub(super) fn look(&mut self, feed: &mut Feed) -> anyhow::Result<bool> {
+    pub(super) fn look(&mut self, feed: &mut Feed) -> Result<bool, SessionError> {
         feed.loaded.keep_clocks();
         let known: HashSet<u32> = feed.pairing.live_threads().map(|(thread, _)| thread.tgid).collect();
         let is_listed = self.target.processes().iter().all(|pid| self.asked.contains(pid));
@@ -135,7 +134,7 @@ impl Adoption {
     }
 
     /// Lists the target's processes and tracks them, until none is new.
-    fn adopt(&mut self, feed: &mut Feed) -> anyhow::Result<()> {
+    fn adopt(&mut self, feed: &mut Feed) -> Result<(), SessionError> {
         for _ in 0..LISTS {
             let there: HashSet<u32> = self.target.processes().into_iter().collect();
             for gone in self.asked.extract_if(|pid| !there.contains(pid)) {
@@ -146,7 +145,7 @@ impl Adoption {
                 if self.asked.insert(pid) {
                     is_new = true;
                     if !feed.loaded.ask_for(pid)? && !std::mem::replace(&mut self.told, true) {
-                        failure::say("warning: more processes than can be asked for\n");
+                        out::say("warning: more processes than can be asked for\n");
                     }
                 }
             }
@@ -158,7 +157,7 @@ impl Adoption {
         Ok(())
     }
 
-    fn walk_until_all_are_tracked(&mut self, feed: &mut Feed) -> anyhow::Result<()> {
+    fn walk_until_all_are_tracked(&mut self, feed: &mut Feed) -> Result<(), SessionError> {
         for _ in 0..WALKS {
             let walk = walk(feed)?;
             let is_settled = walk.adopted.is_empty() && walk.unborn == 0;
@@ -198,18 +197,18 @@ impl Adoption {
     /// Puts the probe into what processes have mapped, where they have mapped code since the last look.
     fn probe(&mut self, processes: Vec<u32>, feed: &mut Feed) {
         for problem in self.code.look_at_all(processes, feed) {
-            failure::say(&format!("warning: {problem}\n"));
+            out::say(&format!("warning: {problem}\n"));
         }
     }
 }
 
 /// Visits all tasks once, and takes in the records of those that were adopted on the way.
-fn walk(feed: &mut Feed) -> anyhow::Result<Walk> {
+fn walk(feed: &mut Feed) -> Result<Walk, SessionError> {
     let mut walk = Walk::default();
     let mut visits = feed.loaded.visit()?;
     while let Some(portion) = visits.portion()? {
         for visit in portion {
-            let found = Found::from_number(visit.found).context("the iterator says what nobody knows")?;
+            let found = Found::from_number(visit.found).ok_or(VisitError::Unknown)?;
             match found {
                 Found::Missed => walk.missed += 1,
                 Found::Unborn => walk.unborn += 1,
