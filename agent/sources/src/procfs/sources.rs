@@ -51,8 +51,7 @@ const REMEDY: &str =
 /// Text for the start of a run: the fidelity, its reason, and how to get more.
 pub fn explanation(error: &LoadError) -> String {
     format!(
-        "BPF is refused here ({}): phases by what their threads tell, as cpu, runq and other\n\
-         hint: for all accounts, {REMEDY}\n",
-        error
+        "BPF is refused here ({error}): phases by what their threads tell, as cpu, runq and other\n\
+         hint: for all accounts, {REMEDY}\n"
     )
 }
