@@ -7,6 +7,7 @@
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
 
+pub mod attach;
 pub mod child;
 pub mod cli;
 pub mod compare;
@@ -16,15 +17,17 @@ pub mod export;
 pub mod failure;
 pub mod rendezvous;
 pub mod report;
+pub mod run;
 pub mod session;
 pub mod sinks;
+mod values;
 
 pub use guestscope_base::{clock, guarded, hint::told, memory, out, privileges, secrets, untrusted};
 use guestscope_base::{patient, tasks};
-pub use guestscope_folder as run;
+pub use guestscope_folder as folder;
 pub use guestscope_gpu as gpu;
 use guestscope_kernel::descriptors;
-pub use guestscope_kernel::{attach, kernel, loader, probes, pump, signs};
+pub use guestscope_kernel::{kernel, loader, probes, pump, signs};
 pub use guestscope_model::{analyze, health, hints, phase, record};
 pub use guestscope_platform as platform;
 pub use guestscope_sources::{self as sources, mapped, procfs};

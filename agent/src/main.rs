@@ -2,10 +2,11 @@
 
 use clap::Parser as _;
 use guestscope::{
+    attach,
     cli::{Cli, Command},
     compare, doctor, explain, export,
     failure::Failure,
-    memory, out, report, session,
+    memory, out, report, run,
     sinks::terminal::{Stream, Style},
     told,
 };
@@ -27,8 +28,8 @@ fn main() {
         memory::limit();
     }
     let done = match command {
-        Command::Run(arguments) => session::run(&arguments).map_err(Failure::from),
-        Command::Attach(arguments) => session::attach(&arguments).map_err(Failure::from),
+        Command::Run(arguments) => run::run(&arguments).map_err(Failure::from),
+        Command::Attach(arguments) => attach::run(&arguments).map_err(Failure::from),
         Command::Explain(arguments) => explain::run(&arguments).map_err(Failure::from),
         Command::Export(arguments) => export::run(&arguments).map_err(Failure::from),
         Command::Doctor(arguments) => doctor::run(&arguments).map_err(Failure::from),

@@ -11,8 +11,8 @@
 use std::{path::Path, process::Command};
 
 use guestscope::{
+    folder::{ClockPair, CreateOptions, Manifest, RunFolder},
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds},
-    run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
 use guestscope_contract::{ACCOUNTS, Account, Source};
 use serde_json::{Value, json};

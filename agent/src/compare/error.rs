@@ -6,7 +6,7 @@ use guestscope_base::Hint;
 
 use super::jaeger::JaegerError;
 use crate::analyze::compare::{MOST_WARMUP, Metric};
-use crate::run;
+use crate::folder;
 use crate::untrusted::Shown as _;
 
 /// An error of the comparison. `Display` gives `what: value`; [`Hint`] gives the next action.
@@ -124,7 +124,7 @@ pub enum CompareError {
     /// Nothing comes from a Jaeger.
     Jaeger(#[from] JaegerError),
     /// A folder cannot be read.
-    Folder(#[from] run::Error),
+    Folder(#[from] folder::Error),
     /// The answer cannot be written.
     Answer(#[from] std::io::Error),
 }

@@ -5,8 +5,8 @@ use std::{
     path::Path,
 };
 
+use super::arguments::CompareBy;
 use super::{error::Refusal, read::ReadRun};
-use crate::cli::CompareBy;
 use crate::untrusted::{Shown as _, listed};
 
 /// Runs by platform, in the order in which platforms first come.
@@ -123,7 +123,7 @@ mod tests {
     use rstest::rstest;
 
     use super::{CompareBy, ReadRun, group};
-    use crate::run::Manifest;
+    use crate::folder::Manifest;
 
     /// Runs by their scenarios and places, `argument:folder`; an argument without a folder is one itself.
     fn runs(all: &[(&str, &str)]) -> Vec<ReadRun> {

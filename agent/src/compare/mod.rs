@@ -3,6 +3,7 @@
 //! Reads, groups and checks; what is compared and how lies in [`crate::analyze::compare`], what is shown in
 //! [`crate::sinks::terminal`]. Changes nothing on disk.
 
+mod arguments;
 mod error;
 mod fidelity;
 mod grouping;
@@ -20,6 +21,7 @@ use std::{
     sync::Arc,
 };
 
+pub use arguments::{Choice, CompareArguments, CompareBy, FailOn};
 pub use error::{CompareError, Refusal};
 pub use jaeger::JaegerError;
 pub(crate) use read::each_in_parallel;
@@ -36,8 +38,7 @@ use crate::{
     analyze::compare::{
         Common, Declared, MOST_WARMUP, Metric, Overall, Platform, Run, SelfTest, Warmup, compare,
     },
-    cli::{Choice, CompareArguments, CompareBy, FailOn},
-    run::{Manifest, State},
+    folder::{Manifest, State},
     sinks::terminal::{self, Compared, Count, Stream, Style},
 };
 

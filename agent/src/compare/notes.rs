@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::read::ReadRun;
-use crate::run::{Manifest, State};
+use crate::folder::{Manifest, State};
 use crate::untrusted::{self, Shown as _, Untrusted};
 
 /// Clocks that went apart by more than this were set.
@@ -131,7 +131,8 @@ fn of_run(run: &ReadRun) -> Vec<String> {
 
 /// The largest step of the wall clock against the monotonic one between two readings, ns, if it matters.
 pub(super) fn stepped(manifest: &Manifest) -> Option<i64> {
-    let apart = |clock: &crate::run::ClockPair| clock.wall_ns.wrapping_sub(clock.monotonic_ns).cast_signed();
+    let apart =
+        |clock: &crate::folder::ClockPair| clock.wall_ns.wrapping_sub(clock.monotonic_ns).cast_signed();
     let steps = manifest.clocks.windows(2).map(|pair| apart(&pair[1]).wrapping_sub(apart(&pair[0])));
     steps
         .max_by_key(|step| step.unsigned_abs())

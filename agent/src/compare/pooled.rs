@@ -12,7 +12,7 @@ use std::{
 use super::{grouping::is_one_of_several, read::ReadRun, sources::Source};
 use crate::untrusted::{self, Shown as _, Untrusted};
 use crate::{
-    run::{Limits, Manifest},
+    folder::{Limits, Manifest},
     sinks::terminal::units::{bytes, duration},
 };
 

@@ -12,7 +12,7 @@ use super::{notes, slim::slim, sources::Source};
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::compare::{RunDigest, Warmup},
-    run::{self, Folder, Manifest, limits::REQUESTS_COMPARED},
+    folder::{self, Folder, Manifest, limits::REQUESTS_COMPARED},
 };
 
 /// Each holds up to 60 MB of a large run while it reads.
@@ -64,7 +64,7 @@ pub(super) fn read_all(
     sources: &[Source],
     warmup: Warmup,
     done: &(dyn Fn(usize) + Sync),
-) -> Vec<Result<ReadRun, run::Error>> {
+) -> Vec<Result<ReadRun, folder::Error>> {
     let all = AtomicU64::new(0);
     each_in_parallel(sources, |source| read(source, warmup, &all), done)
 }
@@ -100,7 +100,7 @@ pub(crate) fn each_in_parallel<I: Sync, T: Send>(
     taken.collect()
 }
 
-fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, run::Error> {
+fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, folder::Error> {
     let path = source.path.shown();
     let folder = Folder::open(&source.path)?;
     let mut requests = folder.requests_without_ids()?;
@@ -110,7 +110,7 @@ fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, run
             return request;
         }
         let what = format!("{}: more than {most}", REQUESTS_COMPARED.what);
-        Err(run::Error::Beyond { path: source.path.clone(), what })
+        Err(folder::Error::Beyond { path: source.path.clone(), what })
     });
     let digest = RunDigest::read(counted, folder.manifest().rows.phases, warmup)?;
     let is_torn = requests.torn_end().is_some();

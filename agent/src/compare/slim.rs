@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    run::{HealthRecord, HookRecord, Manifest, limits::VALUE_BYTES},
+    folder::{HealthRecord, HookRecord, Manifest, limits::VALUE_BYTES},
     untrusted::Untrusted,
 };
 
@@ -45,7 +45,7 @@ pub(super) fn slim(manifest: &Manifest) -> Manifest {
         limits: manifest.limits,
         child: manifest.child,
         workload,
-        versions: crate::run::Versions {
+        versions: crate::folder::Versions {
             guestscope: word(&manifest.versions.guestscope),
             contract: manifest.versions.contract,
         },

@@ -9,8 +9,8 @@ use std::{
 
 use super::error::Refusal;
 use crate::{
+    folder::limits::{ENTRIES, FOLDERS},
     out,
-    run::limits::{ENTRIES, FOLDERS},
 };
 
 /// A run folder, and its platform label if the caller gave one.

@@ -13,9 +13,9 @@ use std::{
 
 use super::{ExportFileError, Taker, resource};
 use crate::{
+    folder::Manifest,
     health::ExportHealth,
     phase::{GpuReading, Request, Restored, Wait},
-    run::Manifest,
     sinks::{
         otlp::{Config, Exporter, FINISH, Limits, LiveVerdict},
         terminal::Count,

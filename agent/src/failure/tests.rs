@@ -10,16 +10,16 @@ use crate::{
     compare::{CompareError, Refusal},
     descriptors,
     explain::ExplainError,
+    folder,
     kernel::formats::FormatError,
     loader::{LoadError, VisitError},
     report::ReportError,
-    run,
     session::SessionError,
 };
 
-fn damaged() -> run::Error {
+fn damaged() -> folder::Error {
     let what = "unknown variant `x`\nFORGED: all is well\n".into();
-    run::Error::Damaged { path: "run/manifest.json".into(), what, rows_kept: None }
+    folder::Error::Damaged { path: "run/manifest.json".into(), what, rows_kept: None }
 }
 
 /// An error like the kernel's: a log, whose last line says why.

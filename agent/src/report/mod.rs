@@ -3,7 +3,10 @@
 //! Gathers what `compare` gathers and looks at single requests; [`html`](crate::sinks::html) draws the page.
 //! Changes nothing in the folders.
 
+mod arguments;
 mod moments;
+
+pub use arguments::ReportArguments;
 
 use std::{
     io::{self, Write as _},
@@ -18,9 +21,8 @@ use crate::untrusted::Shown as _;
 use crate::{
     analyze::compare::{Platform, Quantile, breakdowns},
     child,
-    cli::ReportArguments,
     compare::{CompareError, Member, Refusal, gather},
-    run::limits::REPORT_BYTES,
+    folder::limits::REPORT_BYTES,
     sinks::{
         html::{self, ChartError, Page, Report, View},
         terminal::{Sentences, units::bytes},

@@ -12,8 +12,8 @@ use crate::untrusted::Untrusted;
 use crate::{
     analyze::compare::{Pick, Picked, Platform, is_told_by, latency_ns},
     compare::{Member, each_in_parallel},
+    folder::{self, Folder},
     phase::{GpuReading, Request, ThreadId, Wait},
-    run::{self, Folder},
     sinks::{
         html::{Looked, Moment, Why},
         terminal::Count,
@@ -99,7 +99,7 @@ fn picks<'a>(
     platform.runs.iter().zip(members).map(pick).collect()
 }
 
-fn read(member: &Member, pick: &Pick) -> Result<Read, run::Error> {
+fn read(member: &Member, pick: &Pick) -> Result<Read, folder::Error> {
     let folder = Folder::open(&member.folder)?;
     let picked = Picked::read(folder.requests()?, pick)?;
     let mut read = Read { picked, ..Read::default() };

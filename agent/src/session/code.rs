@@ -36,7 +36,7 @@ const TURN: Duration = Duration::from_millis(20);
 
 /// Mapped code of observed processes.
 #[derive(Default)]
-pub(super) struct Code {
+pub(crate) struct Code {
     /// Code that each process had mapped at the last look.
     seen: HashMap<u32, MappedCode>,
     /// Processes that blocked a check: they are skipped from then on.
@@ -92,7 +92,7 @@ type Answers = HashMap<u32, Option<MappedCode>>;
 
 impl Code {
     /// Looks at what a process has mapped, if that has changed since the last look. Returns warnings.
-    pub(super) fn look(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
+    pub(crate) fn look(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
         if self.passed_over.contains(&pid) {
             return Vec::new();
         }
@@ -127,7 +127,7 @@ impl Code {
     }
 
     /// Whether reads about a process block.
-    pub(super) fn holds_up(&mut self, pid: u32, feed: &mut Feed) -> bool {
+    pub(crate) fn holds_up(&mut self, pid: u32, feed: &mut Feed) -> bool {
         let (_, problem) = self.codes(vec![pid], feed);
         let problem = self.told.new_ones(problem.into_iter().collect());
         for problem in problem {
@@ -152,24 +152,24 @@ impl Code {
     }
 
     /// Known processes.
-    pub(super) fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         self.seen.keys().copied().collect()
     }
 
     /// From now on includes this process and all that it starts.
-    pub(super) fn follow(&mut self, pid: u32) {
+    pub(crate) fn follow(&mut self, pid: u32) {
         self.root = Some(pid);
     }
 
     /// Looks at a process after exec, perhaps of the same program. Returns warnings.
-    pub(super) fn meet(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
+    pub(crate) fn meet(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
         self.seen.remove(&pid);
         self.look(pid, feed)
     }
 
     /// Looks at all known processes again, except reused PIDs, and at their forks, which send no greeting.
     /// Returns warnings.
-    pub(super) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
+    pub(crate) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
         let mut problems = Vec::new();
         self.is_whole(feed);
         if let Some(root) = self.root.filter(|root| !self.seen.contains_key(root)) {
@@ -201,7 +201,7 @@ impl Code {
 
     /// Looks at what these processes have mapped, where that has changed since the last look. Returns
     /// warnings.
-    pub(super) fn look_at_all(&mut self, pids: Vec<u32>, feed: &mut Feed) -> Vec<String> {
+    pub(crate) fn look_at_all(&mut self, pids: Vec<u32>, feed: &mut Feed) -> Vec<String> {
         self.is_whole(feed);
         let (answers, held_up) = self.codes(pids, feed);
         let is_new = |(pid, code): &(&u32, &Option<MappedCode>)| {
@@ -267,7 +267,7 @@ impl Code {
     }
 
     /// Forgets all other processes: their PIDs may be reused.
-    pub(super) fn keep(&mut self, feed: &mut Feed, is_there: impl Fn(u32) -> bool) {
+    pub(crate) fn keep(&mut self, feed: &mut Feed, is_there: impl Fn(u32) -> bool) {
         for (gone, _) in self.seen.extract_if(|pid, _| !is_there(*pid)) {
             feed.loaded.forget_spin_code(gone);
         }

@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-use crate::{clock, health::AgentCost, run::Sample};
+use crate::{clock, folder::Sample, health::AgentCost};
 
 /// The agent's cost since its start.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     start: Instant,
     cpu_at_start: Duration,
     /// Time from start to all probes in place.
-    pub(super) attach: Duration,
+    pub(crate) attach: Duration,
 }
 
 impl Cost {
     /// Starts the clock; CPU time before counts too, as part of the agent's start.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { start: Instant::now(), cpu_at_start: Duration::ZERO, attach: Duration::ZERO }
     }
 
     /// All probes are in place.
-    pub(super) fn attached(&mut self) {
+    pub(crate) fn attached(&mut self) {
         self.attach = self.start.elapsed();
     }
 
     /// Cost so far, including the CPU time of the NVML process.
-    pub(super) fn so_far(&self, helper: Duration) -> AgentCost {
+    pub(crate) fn so_far(&self, helper: Duration) -> AgentCost {
         AgentCost {
             cpu: cpu().saturating_sub(self.cpu_at_start) + helper,
             wall: self.start.elapsed(),
@@ -72,7 +72,7 @@ fn steal_ms() -> Option<u64> {
 }
 
 /// A sample of the guest and the agent, including the CPU time of the NVML process.
-pub(super) fn sample(edges_read: u64, helper: Duration) -> Sample {
+pub(crate) fn sample(edges_read: u64, helper: Duration) -> Sample {
     Sample {
         time_ns: clock::now_ns(),
         agent_cpu_ns: (cpu() + helper).as_nanos() as u64,

@@ -7,6 +7,7 @@ use guestscope_contract::Account;
 
 use super::{
     End, Session,
+    arguments::Observation,
     cost::Cost,
     error::{During as _, SessionError},
     facts,
@@ -17,14 +18,12 @@ use super::{
 use crate::out;
 use crate::{
     analyze::{Cause, Summary},
-    child,
-    cli::Observation,
-    clock,
+    child, clock,
+    folder::{self, GpuRecord, Manifest, RunFolder},
     health::{Fidelity, Health},
     hints::{self, Asked, Hint},
     phase::{Phase, Request, Restored},
     platform::{Guest, Usage},
-    run::{self, GpuRecord, Manifest, RunFolder},
     sinks::{
         otlp,
         terminal::{self, Exit, RunFacts, Stream, Style},
@@ -50,7 +49,7 @@ struct Closing {
 
 /// Results at the end of the run.
 struct Told {
-    summary: run::Result<Summary>,
+    summary: folder::Result<Summary>,
     health: Health,
     guest: Guest,
     path: PathBuf,
@@ -58,7 +57,7 @@ struct Told {
 
 impl<F: Sight> Session<F> {
     /// Closes everything after the last records, and prints the summary.
-    pub(super) fn finish(mut self, end: End, observation: &Observation) -> Result<(), SessionError> {
+    pub(crate) fn finish(mut self, end: End, observation: &Observation) -> Result<(), SessionError> {
         let mut health = self.feed.health(self.cost.so_far(self.graphics.cpu()));
         health.pairing = self.feed.pairing().losses;
         health.kernel.tasks_missed += end.threads_missed;
@@ -124,7 +123,7 @@ impl<F: Sight> Session<F> {
     }
 
     /// Takes in the last records of a program that has ended, then closes what is still open.
-    pub(super) fn last_records(&mut self, has_ended: bool) {
+    pub(crate) fn last_records(&mut self, has_ended: bool) {
         for _ in 0..F::LAST_DRAINS {
             self.drain();
             if !has_ended || self.feed.pairing().live_threads().next().is_none() {
@@ -192,8 +191,8 @@ impl Closing {
 fn ended(manifest: &mut Manifest, end: &mut End, health: &Health) {
     if let Some(child) = &mut manifest.child {
         child.exit = match end.exit {
-            Exit::Code(code) => Some(run::Exit::Code(code)),
-            Exit::Signal(signal) => Some(run::Exit::Signal(signal)),
+            Exit::Code(code) => Some(folder::Exit::Code(code)),
+            Exit::Signal(signal) => Some(folder::Exit::Signal(signal)),
             Exit::Ended | Exit::Running => None,
         };
     }
@@ -209,10 +208,10 @@ fn close(
     folder: RunFolder,
     finish: impl FnOnce(&mut Manifest),
     summary: Option<&Summary>,
-) -> run::Result<Option<String>> {
+) -> folder::Result<Option<String>> {
     let judge = |request: &Request| summary.map(|summary| summary.verdicts(request)).unwrap_or_default();
     let judged = RefCell::new(Judged::new(folder.requests()?, judge));
-    let explain: &mut run::Explain<'_> = &mut |phase: &Phase| {
+    let explain: &mut folder::Explain<'_> = &mut |phase: &Phase| {
         let verdict = judged.borrow_mut().verdict(phase.root);
         (verdict.cause.map(|cause| Cow::from(cause.name())), verdict.tail.map(|band| Cow::from(band.name())))
     };

@@ -3,14 +3,14 @@
 use std::io;
 
 use guestscope_base::Hint;
+use guestscope_kernel::attach::TargetError;
 
 use crate::{
-    attach::TargetError,
     child::ChildError,
     descriptors::TooFew,
+    folder,
     loader::{LoadError, VisitError},
     patient::NoAnswer,
-    run,
     sinks::otlp::ExportError,
 };
 
@@ -34,7 +34,7 @@ pub enum SessionError {
     Child(#[from] ChildError),
     /// The run folder could not be made.
     #[error(transparent)]
-    Folder(#[from] run::Error),
+    Folder(#[from] folder::Error),
     /// The export could not be started.
     #[error(transparent)]
     Export(#[from] ExportError),
@@ -85,7 +85,7 @@ impl Hint for SessionError {
 }
 
 /// Names the step that failed.
-pub(super) trait During<T> {
+pub(crate) trait During<T> {
     /// `what` the step was about to do, for people.
     fn during(self, what: &'static str) -> Result<T, SessionError>;
 }

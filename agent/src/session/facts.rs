@@ -4,14 +4,15 @@ use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
 use opentelemetry::Value;
 
+use guestscope_kernel::attach::Target;
+
+use super::arguments::Observation;
 use crate::{
-    attach::Target,
-    cli::Observation,
     clock::ClockPair,
+    folder::{self, Child, GpuRecord, Limits, Manifest},
     health::Fidelity,
     phase::Restored,
     platform::Guest,
-    run::{self, Child, GpuRecord, Limits, Manifest},
     secrets,
     sinks::terminal::{Exit, RunFacts},
     untrusted::Shown as _,
@@ -19,23 +20,23 @@ use crate::{
 
 /// Identity of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     /// 16 random bytes.
-    pub(super) run_id: [u8; 16],
+    pub(crate) run_id: [u8; 16],
     /// Name of the run and of the service.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The program and its arguments, or the target, for people: invalid UTF-8 is replaced, secrets are
     /// masked.
-    pub(super) command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// The program's file, if a single program is observed.
-    pub(super) executable: Option<String>,
+    pub(crate) executable: Option<String>,
     /// PID, if a single program is observed.
-    pub(super) pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
 }
 
 impl Identity {
     /// Identity of a launched program, named by the option or after the program's file.
-    pub(super) fn new(observation: &Observation, command: &[OsString]) -> std::io::Result<Self> {
+    pub(crate) fn new(observation: &Observation, command: &[OsString]) -> std::io::Result<Self> {
         let program = command.first().map(Path::new).and_then(Path::file_name);
         let name = program.map(|name| name.shown().stored().to_owned()).unwrap_or_default();
         let command: Vec<String> = command.iter().map(|word| word.shown().stored().to_owned()).collect();
@@ -43,7 +44,7 @@ impl Identity {
     }
 
     /// Identity of a target, named by the option or after the target.
-    pub(super) fn of_target(
+    pub(crate) fn of_target(
         observation: &Observation,
         target: &Target,
         pid: Option<u32>,
@@ -69,7 +70,7 @@ impl Identity {
     }
 
     /// The run id as text.
-    pub(super) fn run_id_text(&self) -> String {
+    pub(crate) fn run_id_text(&self) -> String {
         format!("{:032x}", u128::from_be_bytes(self.run_id))
     }
 }
@@ -105,7 +106,7 @@ fn random_bytes() -> std::io::Result<[u8; 16]> {
 }
 
 /// The manifest as the run begins.
-pub(super) fn manifest(
+pub(crate) fn manifest(
     identity: &Identity,
     (guest, fidelity): (&Guest, Fidelity),
     start: ClockPair,
@@ -140,7 +141,7 @@ pub(super) fn manifest(
 }
 
 /// Attributes of the traces' resource, by the semantic conventions where there are any.
-pub(super) fn resource(
+pub(crate) fn resource(
     identity: &Identity,
     guest: &Guest,
     fidelity: Fidelity,
@@ -173,12 +174,12 @@ pub(super) fn resource(
 }
 
 /// A clock pair in the manifest's form.
-pub(super) fn pair(clock: ClockPair) -> run::ClockPair {
-    run::ClockPair { monotonic_ns: clock.monotonic_ns, wall_ns: clock.wall_ns }
+pub(crate) fn pair(clock: ClockPair) -> folder::ClockPair {
+    folder::ClockPair { monotonic_ns: clock.monotonic_ns, wall_ns: clock.wall_ns }
 }
 
 /// Facts about the run for the terminal.
-pub(super) fn for_terminal(
+pub(crate) fn for_terminal(
     identity: &Identity,
     guest: &Guest,
     folder: &Path,

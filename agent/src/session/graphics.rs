@@ -4,16 +4,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{Session, sight::Sight};
 use crate::{
+    folder::{GpuRecord, Sample},
     gpu::{self, CLOCKS_HELD, Gpus, News, throttle_words},
     out,
     phase::{GpuReading, GpuTally},
     platform::Root,
-    run::{GpuRecord, Sample},
 };
 
 /// GPU readings and totals so far.
 #[derive(Debug, Default)]
-pub(super) struct Graphics {
+pub(crate) struct Graphics {
     gpus: Gpus,
     record: GpuRecord,
     tallies: BTreeMap<u32, GpuTally>,
@@ -25,7 +25,7 @@ pub(super) struct Graphics {
 
 impl Graphics {
     /// Starts reading, if there is a driver.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let driver = gpu::find(&Root::system());
         match Gpus::start(driver.as_ref()) {
             Ok(gpus) => Self { gpus, ..Self::default() },
@@ -38,17 +38,17 @@ impl Graphics {
     }
 
     /// See [`Gpus::pid`].
-    pub(super) fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.gpus.pid()
     }
 
     /// See [`Gpus::cpu`].
-    pub(super) fn cpu(&mut self) -> Duration {
+    pub(crate) fn cpu(&mut self) -> Duration {
         self.gpus.cpu()
     }
 
     /// See [`Gpus::next`].
-    pub(super) async fn next(&mut self) -> News {
+    pub(crate) async fn next(&mut self) -> News {
         self.gpus.next().await
     }
 
@@ -59,7 +59,7 @@ impl Graphics {
     }
 
     /// Takes a sample of the guest and the agent: rows of devices carry its numbers until the next one.
-    pub(super) fn looked(&mut self, sample: Sample) {
+    pub(crate) fn looked(&mut self, sample: Sample) {
         self.last = sample;
     }
 
@@ -69,7 +69,7 @@ impl Graphics {
     }
 
     /// Record so far.
-    pub(super) fn record(&self) -> GpuRecord {
+    pub(crate) fn record(&self) -> GpuRecord {
         let mut record = self.record.clone();
         for device in &mut record.devices {
             if let Some(tally) = self.tallies.get(&device.index) {
@@ -84,7 +84,7 @@ impl Graphics {
 
 impl<F: Sight> Session<F> {
     /// Keeps a reading.
-    pub(super) fn gpu(&mut self, news: News) {
+    pub(crate) fn gpu(&mut self, news: News) {
         match news {
             News::Reading(reading) => return self.graphics.add(reading),
             News::Known(hello) => self.graphics.record = gpu::record(&hello),
@@ -95,7 +95,7 @@ impl<F: Sight> Session<F> {
     }
 
     /// Hands over rows read since the last call.
-    pub(super) fn gpu_rows(&mut self) {
+    pub(crate) fn gpu_rows(&mut self) {
         self.outlet.samples(std::mem::take(&mut self.graphics.rows));
     }
 }

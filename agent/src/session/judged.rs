@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 use crate::{
     analyze::TailVerdict,
+    folder::{self, PhasesLeftOut, Requests},
     phase::Request,
-    run::{self, PhasesLeftOut, Requests},
 };
 
 /// The second reading of requests.
-pub(super) trait Again: Iterator<Item = run::Result<Request>> {
+pub(crate) trait Again: Iterator<Item = folder::Result<Request>> {
     /// Phases beyond the limits.
     fn left_out(&self) -> Option<PhasesLeftOut>;
 }
@@ -24,22 +24,22 @@ impl Again for Requests {
 }
 
 /// Gives each row its verdict.
-pub(super) struct Judged<R, J> {
+pub(crate) struct Judged<R, J> {
     requests: R,
     judge: J,
     /// The request whose rows are given now.
     root: Option<u64>,
     verdicts: VecDeque<TailVerdict>,
-    error: Option<run::Error>,
+    error: Option<folder::Error>,
 }
 
 impl<R: Again, J: FnMut(&Request) -> Vec<TailVerdict>> Judged<R, J> {
-    pub(super) fn new(requests: R, judge: J) -> Self {
+    pub(crate) fn new(requests: R, judge: J) -> Self {
         Self { requests, judge, root: None, verdicts: VecDeque::new(), error: None }
     }
 
     /// Verdict of the next row, whose request has the outermost phase `root`.
-    pub(super) fn verdict(&mut self, root: u64) -> TailVerdict {
+    pub(crate) fn verdict(&mut self, root: u64) -> TailVerdict {
         if self.root.replace(root) != Some(root) {
             self.verdicts.clear();
             match self.requests.next() {
@@ -52,7 +52,7 @@ impl<R: Again, J: FnMut(&Request) -> Vec<TailVerdict>> Judged<R, J> {
     }
 
     /// Why some rows lack a verdict.
-    pub(super) fn fault(&self) -> Option<String> {
+    pub(crate) fn fault(&self) -> Option<String> {
         let error = self.error.as_ref().map(|error| format!("rows without causes: {error}"));
         error.or_else(|| self.requests.left_out().map(|left_out| left_out.to_string()))
     }
@@ -63,10 +63,10 @@ mod tests {
     use super::*;
     use crate::analyze::Band;
 
-    struct Given(Vec<run::Result<Request>>);
+    struct Given(Vec<folder::Result<Request>>);
 
     impl Iterator for Given {
-        type Item = run::Result<Request>;
+        type Item = folder::Result<Request>;
         fn next(&mut self) -> Option<Self::Item> {
             (!self.0.is_empty()).then(|| self.0.remove(0))
         }
@@ -78,8 +78,8 @@ mod tests {
         }
     }
 
-    fn damaged() -> run::Error {
-        run::Error::Damaged { path: "phases.arrows".into(), what: "torn".into(), rows_kept: None }
+    fn damaged() -> folder::Error {
+        folder::Error::Damaged { path: "phases.arrows".into(), what: "torn".into(), rows_kept: None }
     }
 
     #[test]

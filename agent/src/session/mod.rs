@@ -3,21 +3,19 @@
 //! One thread reads the rings and pairs; its outputs go through [`outlet`], so that no disk and no collector
 //! can block the pump. A [`Subject`] defines what is observed and when that ends.
 
-mod attached;
-mod code;
-mod cost;
-mod ending;
-mod error;
-mod facts;
+mod arguments;
+pub(crate) mod code;
+pub(crate) mod cost;
+pub(crate) mod ending;
+pub(crate) mod error;
+pub(crate) mod facts;
 mod graphics;
 mod judged;
-mod launched;
 mod outlet;
 mod possible;
-mod sight;
-mod signals;
-mod start;
-mod unprivileged;
+pub(crate) mod sight;
+pub(crate) mod signals;
+pub(crate) mod start;
 
 use std::{
     os::fd::OwnedFd,
@@ -31,20 +29,20 @@ use tokio::{
     time::{Interval, MissedTickBehavior, interval},
 };
 
-pub use self::{attached::attach, error::SessionError, launched::run};
+pub use self::{arguments::Observation, error::SessionError};
 use self::{
     code::Code, cost::Cost, facts::Identity, graphics::Graphics, outlet::Outlet, possible::Possible,
     sight::Sight,
 };
 use crate::{
     clock::ClockPair,
+    folder,
     loader::Loaded,
     out,
     phase::{Pauses, Restored, pairing::Pairing},
     platform::{Guest, Usage},
     pump::Pump,
     rendezvous::Peer,
-    run,
     signs::Signs,
     sinks::terminal::Exit,
     sources::{Selected, function::Functions},
@@ -57,45 +55,45 @@ const BATCHES_AT_ONCE: usize = 4;
 /// Interval between rows of `samples`.
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Most restores and moves kept: as many as a manifest holds.
-const SIGNS: usize = run::MOST_RESTORED;
+const SIGNS: usize = folder::MOST_RESTORED;
 /// Interval between clock pairs: NTP slews at most 0.5 ms per second.
 const CLOCKS: Duration = Duration::from_mins(1);
 
 /// The kernel side and the pairing of its records.
-struct Feed {
-    loaded: Loaded,
-    pump: Pump,
-    pairing: Pairing,
-    pauses: Pauses,
+pub(crate) struct Feed {
+    pub(crate) loaded: Loaded,
+    pub(crate) pump: Pump,
+    pub(crate) pairing: Pairing,
+    pub(crate) pauses: Pauses,
     /// Mapped code of known processes.
-    code: Code,
+    pub(crate) code: Code,
     /// Functions whose calls are phases.
-    functions: Option<Arc<Functions>>,
+    pub(crate) functions: Option<Arc<Functions>>,
 }
 
 /// A run in progress.
-struct Session<F = Feed> {
-    feed: F,
-    outlet: Outlet,
-    cost: Cost,
-    guest: Guest,
-    identity: Identity,
-    signs: Signs,
-    graphics: Graphics,
+pub(crate) struct Session<F = Feed> {
+    pub(crate) feed: F,
+    pub(crate) outlet: Outlet,
+    pub(crate) cost: Cost,
+    pub(crate) guest: Guest,
+    pub(crate) identity: Identity,
+    pub(crate) signs: Signs,
+    pub(crate) graphics: Graphics,
     /// Resources that the observed processes were seen to use.
-    usage: Usage,
+    pub(crate) usage: Usage,
     /// First restores and moves.
-    restored: Vec<Restored>,
+    pub(crate) restored: Vec<Restored>,
     /// Possible sources of phases.
-    possible: Possible,
+    pub(crate) possible: Possible,
     /// Processes that outlive the program.
-    left: Vec<u32>,
+    pub(crate) left: Vec<u32>,
     /// When the program was started, or the target attached.
-    started: Instant,
+    pub(crate) started: Instant,
 }
 
 /// Something to do for the subject.
-enum Event {
+pub(crate) enum Event {
     /// A program waits for its probe.
     Peer(Peer),
     /// The subject's processes may have changed.
@@ -105,7 +103,7 @@ enum Event {
 }
 
 /// The observed program or target.
-trait Subject<F = Feed> {
+pub(crate) trait Subject<F = Feed> {
     /// The next event. Cancel-safe.
     async fn next(&mut self) -> Event;
 
@@ -121,25 +119,25 @@ trait Subject<F = Feed> {
 }
 
 /// How and when the subject ended.
-struct End {
-    exit: Exit,
+pub(crate) struct End {
+    pub(crate) exit: Exit,
     /// Time since its start.
-    wall: Duration,
-    clock: ClockPair,
+    pub(crate) wall: Duration,
+    pub(crate) clock: ClockPair,
     /// The workload's description of itself.
-    workload: Option<serde_json::Value>,
+    pub(crate) workload: Option<serde_json::Value>,
     /// Threads that found no free slot on attaching.
-    threads_missed: u64,
+    pub(crate) threads_missed: u64,
     /// Programs that went on before they were answered.
-    unanswered: u64,
+    pub(crate) unanswered: u64,
     /// Connections to the agent's socket that were closed.
-    not_let_in: u64,
+    pub(crate) not_let_in: u64,
     /// Sources of phases that were on.
-    sources: Selected,
+    pub(crate) sources: Selected,
 }
 
 /// The kernel side's messages, as lines on standard error.
-struct KernelLog;
+pub(crate) struct KernelLog;
 
 impl log::Log for KernelLog {
     fn enabled(&self, _: &log::Metadata<'_>) -> bool {
@@ -154,7 +152,7 @@ impl log::Log for KernelLog {
 }
 
 /// Runs until the subject has ended. The rings still have to be drained then.
-async fn observe<F: Sight>(
+pub(crate) async fn observe<F: Sight>(
     session: &mut Session<F>,
     subject: &mut impl Subject<F>,
     mut kernel_log: Option<aya_log::EbpfLogger<KernelLog>>,
@@ -204,7 +202,7 @@ async fn observe<F: Sight>(
 
 impl Session {
     /// The kernel side's own messages, if they are wanted.
-    fn kernel_log(
+    pub(crate) fn kernel_log(
         &mut self,
         is_wanted: bool,
     ) -> Result<Option<aya_log::EbpfLogger<KernelLog>>, SessionError> {
@@ -254,7 +252,7 @@ async fn any_readable(rings: &[AsyncFd<OwnedFd>]) {
     .await;
 }
 
-fn every(period: Duration) -> Interval {
+pub(crate) fn every(period: Duration) -> Interval {
     let mut interval = interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval

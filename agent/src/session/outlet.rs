@@ -21,9 +21,9 @@ use super::signals::Haste;
 use crate::{
     analyze::{Live, TailVerdict},
     clock::ClockPair,
+    folder::{GpuRecord, RunFolder, Sample},
     phase::{PhaseKind, Request, Restored, pairing::Output},
     platform::{Devices, Groups, Root},
-    run::{GpuRecord, RunFolder, Sample},
     sinks::{
         otlp::{Exporter, LiveVerdict, WallClock},
         terminal::Progress,
@@ -55,24 +55,24 @@ enum Message {
 type Last = Box<dyn FnOnce(Sinks) + Send>;
 
 /// The pump's handle of the thread.
-pub(super) struct Outlet {
+pub(crate) struct Outlet {
     sender: SyncSender<Message>,
     last: Sender<Last>,
     thread: JoinHandle<()>,
     /// Bytes in the channel.
     on_the_way: Arc<AtomicUsize>,
     /// Rows lost because the channel was full.
-    pub(super) rows_lost: u64,
+    pub(crate) rows_lost: u64,
     /// Rows were lost, and the thread has not been informed yet.
     gap: bool,
 }
 
 /// Outputs of the thread, given back at the end.
-pub(super) struct Sinks {
-    pub(super) folder: RunFolder,
-    pub(super) exporter: Option<Exporter>,
-    pub(super) wall: WallClock,
-    pub(super) progress: Progress,
+pub(crate) struct Sinks {
+    pub(crate) folder: RunFolder,
+    pub(crate) exporter: Option<Exporter>,
+    pub(crate) wall: WallClock,
+    pub(crate) progress: Progress,
     live: Live,
     /// The program marks phases, so its processes are no traces of their own.
     marked: bool,
@@ -95,7 +95,7 @@ impl Message {
 }
 
 impl Sinks {
-    pub(super) fn new(
+    pub(crate) fn new(
         folder: RunFolder,
         exporter: Option<Exporter>,
         wall: WallClock,
@@ -233,7 +233,7 @@ impl Outlet {
     ///
     /// # Errors
     /// There can be no thread, or it cannot settle.
-    pub(super) fn start(
+    pub(crate) fn start(
         sinks: Sinks,
         settle: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
@@ -292,37 +292,37 @@ impl Outlet {
     }
 
     /// Outputs of pairing.
-    pub(super) fn outputs(&mut self, outputs: Vec<Output>) {
+    pub(crate) fn outputs(&mut self, outputs: Vec<Output>) {
         if !outputs.is_empty() {
             self.send(Message::Outputs(outputs));
         }
     }
 
     /// Samples of the guest, the agent and graphics processors.
-    pub(super) fn samples(&mut self, samples: Vec<Sample>) {
+    pub(crate) fn samples(&mut self, samples: Vec<Sample>) {
         if !samples.is_empty() {
             self.send(Message::Samples(samples));
         }
     }
 
     /// The guest was restored or moved.
-    pub(super) fn restored(&mut self, restored: Restored) {
+    pub(crate) fn restored(&mut self, restored: Restored) {
         self.send(Message::Restored(restored));
     }
 
     /// The record of graphics processors.
-    pub(super) fn gpu(&mut self, record: GpuRecord) {
+    pub(crate) fn gpu(&mut self, record: GpuRecord) {
         self.send(Message::Gpu(record));
     }
 
     /// A clock pair.
-    pub(super) fn clock(&mut self, pair: ClockPair) {
+    pub(crate) fn clock(&mut self, pair: ClockPair) {
         self.send(Message::Clock(pair));
     }
 
     /// Waits until everything is out, then runs `last` on the thread, which alone may close the folder. None
     /// if that failed.
-    pub(super) fn finish<T: Send + 'static>(
+    pub(crate) fn finish<T: Send + 'static>(
         self,
         last: impl FnOnce(Sinks) -> T + Send + 'static,
     ) -> Option<T> {

@@ -43,7 +43,7 @@ const STACK_BYTES: usize = 256 << 10;
 type Found = BTreeMap<(u32, u64), Seen>;
 
 /// State of the looks.
-pub(super) struct Possible {
+pub(crate) struct Possible {
     next: Instant,
     between: Duration,
     found: Arc<Mutex<Found>>,
@@ -51,12 +51,12 @@ pub(super) struct Possible {
 }
 
 impl Possible {
-    pub(super) fn new(started: Instant) -> Self {
+    pub(crate) fn new(started: Instant) -> Self {
         Self { next: started + FIRST, between: FIRST, found: Arc::default(), under_way: None }
     }
 
     /// Starts a look if one is due.
-    pub(super) fn look(&mut self, processes: impl FnOnce() -> Vec<u32>) {
+    pub(crate) fn look(&mut self, processes: impl FnOnce() -> Vec<u32>) {
         if Instant::now() < self.next || self.under_way.as_ref().is_some_and(|look| !look.is_finished()) {
             return;
         }
@@ -69,7 +69,7 @@ impl Possible {
     }
 
     /// Findings.
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }

@@ -38,7 +38,7 @@ fn tell(problems: &[String]) {
 }
 
 /// Where records come from.
-pub(super) trait Sight {
+pub(crate) trait Sight {
     /// Drains after the program's end in which its exit may still arrive.
     const LAST_DRAINS: u32;
 
@@ -100,7 +100,7 @@ pub(super) trait Sight {
 }
 
 /// Pairs a batch from the rings. Returns whether that was all.
-pub(super) fn empty(pump: &mut Pump, pairing: &mut Pairing) -> bool {
+pub(crate) fn empty(pump: &mut Pump, pairing: &mut Pairing) -> bool {
     let emptied = pump.feed(pairing);
     pairing.losses.unknown_edges += std::mem::take(&mut pump.undecodable);
     emptied
@@ -108,7 +108,7 @@ pub(super) fn empty(pump: &mut Pump, pairing: &mut Pairing) -> bool {
 
 impl Feed {
     /// Looks after the probes of functions.
-    pub(super) fn look_at_functions(&self) {
+    pub(crate) fn look_at_functions(&self) {
         if let Some(functions) = &self.functions {
             tell(&functions.look());
         }

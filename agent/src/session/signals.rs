@@ -74,28 +74,28 @@ struct Shared {
 
 /// Whether the agent has to end soon, and whether the folder has everything observed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Haste(Arc<(AtomicBool, AtomicBool)>);
+pub(crate) struct Haste(Arc<(AtomicBool, AtomicBool)>);
 
 impl Haste {
     /// Whether what is to be written should be written now.
-    pub(super) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.0.0.load(Acquire)
     }
 
     /// Tells that everything handed over is in the folder.
-    pub(super) fn written(&self) {
+    pub(crate) fn written(&self) {
         self.0.1.store(true, Release);
     }
 }
 
 /// The session's handle of the thread.
 #[derive(Clone, Debug)]
-pub(super) struct Signals(Arc<Shared>);
+pub(crate) struct Signals(Arc<Shared>);
 
 impl Signals {
     /// Starts reading signals, which all threads block. With `starts_program` they are kept for the program:
     /// [`Self::started`].
-    pub(super) fn read(starts_program: bool, haste: Haste) -> std::io::Result<Self> {
+    pub(crate) fn read(starts_program: bool, haste: Haste) -> std::io::Result<Self> {
         let signals =
             SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let stage = if starts_program { Stage::Starting } else { Stage::Attached };
@@ -130,7 +130,7 @@ impl Signals {
     }
 
     /// The program was started; `end` becomes readable at its end.
-    pub(super) fn started(&self, program: u32, end: OwnedFd) {
+    pub(crate) fn started(&self, program: u32, end: OwnedFd) {
         *locked(&self.0.stage) = Stage::Program(Pid::from_raw(program.cast_signed()));
         *locked(&self.0.started) = Some(end);
         // Cannot fail: the counter goes up to 2^64.
@@ -138,22 +138,22 @@ impl Signals {
     }
 
     /// Waits until a signal stops the observation.
-    pub(super) async fn stopped(&self) {
+    pub(crate) async fn stopped(&self) {
         self.0.stop.notified().await;
     }
 
     /// The signal that stopped it, if any.
-    pub(super) fn stopped_by(&self) -> Option<Signal> {
+    pub(crate) fn stopped_by(&self) -> Option<Signal> {
         Signal::try_from(self.0.by.load(Acquire)).ok()
     }
 
     /// From now on signals are for the agent; the program's PID may be reused.
-    pub(super) fn closing(&self) {
+    pub(crate) fn closing(&self) {
         *locked(&self.0.stage) = Stage::Closing;
     }
 
     /// When the program ended, by both clocks: the agent may notice it later.
-    pub(super) fn ended(&self) -> Option<(Instant, ClockPair)> {
+    pub(crate) fn ended(&self) -> Option<(Instant, ClockPair)> {
         *locked(&self.0.ended)
     }
 }

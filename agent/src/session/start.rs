@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     Feed, Session,
+    arguments::Observation,
     code::Code,
     cost::Cost,
     error::{During as _, SessionError},
@@ -20,9 +21,9 @@ use super::{
 };
 use crate::{
     child::RunAs,
-    cli::Observation,
     clock::ClockPair,
     descriptors,
+    folder::{Child, CreateOptions, RunFolder},
     guarded::Owner,
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
@@ -31,7 +32,6 @@ use crate::{
     platform::{Guest, Root, Usage},
     privileges::{self, About, Work},
     pump::Pump,
-    run::{Child, CreateOptions, RunFolder},
     signs::Signs,
     sinks::{
         otlp::{self, Exporter, WallClock},
@@ -42,18 +42,18 @@ use crate::{
 };
 
 /// State before anything is observed.
-pub(super) struct Begun {
-    pub(super) guest: Guest,
-    pub(super) identity: Identity,
-    pub(super) cost: Cost,
-    pub(super) fidelity: Fidelity,
+pub(crate) struct Begun {
+    pub(crate) guest: Guest,
+    pub(crate) identity: Identity,
+    pub(crate) cost: Cost,
+    pub(crate) fidelity: Fidelity,
     clock: ClockPair,
     folder: RunFolder,
 }
 
 /// Loads the kernel side; `visits` if threads that run already shall be found, `arrivals` if requests that
 /// sources mark shall begin when they came in.
-pub(super) fn load(
+pub(crate) fn load(
     observation: &Observation,
     visits: bool,
     arrivals: bool,
@@ -73,13 +73,13 @@ pub(super) fn load(
 }
 
 /// Bounds on what programs mark.
-pub(super) fn limits(observation: &Observation) -> Limits {
+pub(crate) fn limits(observation: &Observation) -> Limits {
     let Observation { max_open_requests, max_phases_per_request, max_threads, .. } = *observation;
     Limits::new(max_open_requests, max_phases_per_request, max_threads)
 }
 
 /// Checks for foreseeable failures before anything is started.
-pub(super) fn check(observation: &Observation) -> Result<(), SessionError> {
+pub(crate) fn check(observation: &Observation) -> Result<(), SessionError> {
     descriptors::raise();
     descriptors::check()?;
     if otlp::is_configured(observation.otlp.as_deref()) {
@@ -90,7 +90,7 @@ pub(super) fn check(observation: &Observation) -> Result<(), SessionError> {
 
 impl Begun {
     /// Makes the run folder.
-    pub(super) fn new(
+    pub(crate) fn new(
         observation: &Observation,
         run_as: Option<&RunAs>,
         (guest, identity, cost, fidelity): (Guest, Identity, Cost, Fidelity),
@@ -110,7 +110,7 @@ impl Begun {
     }
 
     /// The feed that turns records into the phases of this run.
-    pub(super) fn feed(
+    pub(crate) fn feed(
         &self,
         mut loaded: Loaded,
         observation: &Observation,
@@ -134,13 +134,13 @@ impl Begun {
     }
 
     /// Removes the folder of a run that did not begin.
-    pub(super) fn discard(self) {
+    pub(crate) fn discard(self) {
         self.folder.discard();
     }
 
     /// Opens the outputs, gives up privileges, prints the banner. `program` is a started one, which gets
     /// signals.
-    pub(super) fn start<F: Sight>(
+    pub(crate) fn start<F: Sight>(
         self,
         observation: &Observation,
         feed: F,

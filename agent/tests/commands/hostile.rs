@@ -9,8 +9,8 @@ use std::{
 };
 
 use guestscope::{
+    folder::{CreateOptions, HookRecord, Manifest, RunFolder},
     phase::{Mark, Phase, PhaseKind, Request, Thread, ThreadId, Wait, WaitedIo},
-    run::{CreateOptions, HookRecord, Manifest, RunFolder},
     untrusted::is_unsafe,
 };
 use guestscope_contract::Account;
@@ -194,7 +194,7 @@ fn tables_and_json_keep_the_names_as_they_were() {
     let explained: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert!(out.contains("\\u001b]0;owned") && out.contains("\\u202e"), "{out}");
     assert_eq!(explained["groups"][0]["name"], hostile("request"));
-    let seen = guestscope::run::Folder::open(&one).unwrap();
+    let seen = guestscope::folder::Folder::open(&one).unwrap();
     let read: Vec<Request> = seen.requests().unwrap().map(Result::unwrap).collect();
     assert_eq!(read[0].root().name.stored(), hostile("request"));
     let wait = seen.waits().unwrap().next().unwrap().unwrap();

@@ -14,8 +14,8 @@ use std::{
 };
 
 use guestscope::{
+    folder::{ClockPair, CreateOptions, Manifest, RunFolder},
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
-    run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
 use guestscope_contract::{Account, Source};
 use tempfile::TempDir;

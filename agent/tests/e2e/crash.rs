@@ -1,6 +1,6 @@
 //! The agent dies in the middle: the program does not notice, and what was seen stays readable.
 
-use guestscope::{clock, run::State};
+use guestscope::{clock, folder::State};
 use nix::sys::signal::Signal;
 
 use crate::{

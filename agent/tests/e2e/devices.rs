@@ -4,8 +4,8 @@
 //! No machine with a device takes part: that a real library answers like the stub is not tested here.
 
 use guestscope::{
+    folder::{Folder, Sample},
     phase::GpuReading,
-    run::{Folder, Sample},
 };
 use rstest::rstest;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _};
 
-use guestscope::run::Folder;
+use guestscope::folder::Folder;
 
 use crate::{
     folder::{Seen, only_folder},

@@ -9,8 +9,8 @@ use std::{
 };
 
 use guestscope::{
+    folder::{Folder, Manifest},
     phase::{Ending, Mark, Phase, PhaseKind, Request, Thread, Wait},
-    run::{Folder, Manifest},
 };
 
 use crate::running::Done;

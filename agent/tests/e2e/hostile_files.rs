@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guestscope::run::{Folder, State};
+use guestscope::folder::{Folder, State};
 use rstest::rstest;
 
 use crate::{

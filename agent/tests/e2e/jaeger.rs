@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use guestscope::run::rfc3339;
+use guestscope::folder::rfc3339;
 use serde_json::Value;
 
 use crate::{

@@ -11,8 +11,8 @@ use std::{
 };
 
 use guestscope::{
+    folder::State,
     phase::{PhaseKind, Request},
-    run::State,
 };
 use serde_json::Value;
 

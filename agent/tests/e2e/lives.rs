@@ -23,7 +23,7 @@ fn the_exit_code_is_passed_on(#[case] code: i32) {
     assert_eq!(done.summary()["exit_code"], code);
     assert_eq!(
         done.seen().manifest.child.and_then(|child| child.exit),
-        Some(guestscope::run::Exit::Code(code))
+        Some(guestscope::folder::Exit::Code(code))
     );
     assert_eq!(done.losses(), []);
 }
@@ -41,7 +41,7 @@ fn a_killed_program_keeps_its_phases() {
         seen.endings(),
         ["request:ended work:ended rest:ended", "request:thread_exited work:thread_exited"]
     );
-    assert_eq!(seen.manifest.child.and_then(|child| child.exit), Some(guestscope::run::Exit::Signal(9)));
+    assert_eq!(seen.manifest.child.and_then(|child| child.exit), Some(guestscope::folder::Exit::Signal(9)));
     assert_eq!(done.losses(), [("pairing_unended_phases".to_owned(), 2)]);
     let killed = seen.requests.iter().find(|request| request.root().ending == Ending::ThreadExited);
     let killed = killed.expect("it was seen above");

@@ -115,7 +115,7 @@ fn check_coverage(seen: &Seen) {
 
 fn check_manifest(seen: &Seen, done: &Done, service: &str) {
     let manifest = &seen.manifest;
-    assert_eq!(manifest.state, guestscope::run::State::Closed);
+    assert_eq!(manifest.state, guestscope::folder::State::Closed);
     assert_eq!((&*manifest.name, &*manifest.fidelity), (service, "full"));
     let workload = manifest.workload.as_ref().expect("the workload described itself");
     assert_eq!(workload["parameters"], 25_557_032);

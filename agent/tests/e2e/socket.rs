@@ -94,7 +94,7 @@ fn check(done: &Done, requests: usize) -> Seen {
     let broken: Vec<_> = seen.manifest.health.hooks.iter().filter(|hook| hook.outcome == "broken").collect();
     assert!(broken.is_empty(), "{broken:?}");
     assert_eq!(summary["folder_error"], serde_json::Value::Null);
-    assert_eq!(seen.manifest.state, guestscope::run::State::Closed);
+    assert_eq!(seen.manifest.state, guestscope::folder::State::Closed);
     seen
 }
 

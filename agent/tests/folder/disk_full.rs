@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guestscope::run::Folder;
+use guestscope::folder::Folder;
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
@@ -66,7 +66,7 @@ fn a_full_disk_costs_what_it_must_and_no_more() {
     on_a_tiny_disk("a_full_disk_costs_what_it_must_and_no_more", TINY, |parent| {
         let mut folder = create(parent, manifest());
         let mut id = 0;
-        let mut append = |folder: &mut guestscope::run::RunFolder, count| {
+        let mut append = |folder: &mut guestscope::folder::RunFolder, count| {
             for _ in 0..count {
                 id += 1;
                 folder.append_request(&request(id, "infer", 1_000 + id));

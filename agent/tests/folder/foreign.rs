@@ -6,7 +6,7 @@ use arrow::{
     array::RecordBatch,
     datatypes::{DataType, Field, Schema},
 };
-use guestscope::run::{Error, Folder};
+use guestscope::folder::{Error, Folder};
 use rstest::rstest;
 
 use super::{close, create, manifest, request};

@@ -9,10 +9,10 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use guestscope::{
+    folder::{ClockPair, Closed, CreateOptions, Error, Folder, Manifest, RunFolder, State, columns},
     phase::{
         Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds, WARMUP,
     },
-    run::{ClockPair, Closed, CreateOptions, Error, Folder, Manifest, RunFolder, State, columns},
 };
 use hdrhistogram::{
     Histogram,

@@ -3,9 +3,9 @@
 use std::fs;
 
 use guestscope::{
+    folder::{Child, ClockPair, Error, Exit, Folder, MOST_RESTORED, Manifest, RowCounts, Sample, State},
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
     phase::{PairingLosses, PhaseKind, Restored, RestoredBy},
-    run::{Child, ClockPair, Error, Exit, Folder, MOST_RESTORED, Manifest, RowCounts, Sample, State},
 };
 use rstest::rstest;
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use guestscope::{
+    folder::{ClockPair, CreateOptions, Manifest, RunFolder},
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds},
-    run::{ClockPair, CreateOptions, Manifest, RunFolder},
 };
 use guestscope_contract::{Account, Source};
 

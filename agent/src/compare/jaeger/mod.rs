@@ -34,8 +34,8 @@ use guestscope_base::Hint;
 
 use crate::{
     analyze::compare::{RunDigest, Warmup},
+    folder::{ClockPair, Manifest, RowCounts, State, Versions, rfc3339},
     phase::Request,
-    run::{ClockPair, Manifest, RowCounts, State, Versions, rfc3339},
     sinks::otlp::ExportError,
     untrusted::{self, Untrusted},
 };

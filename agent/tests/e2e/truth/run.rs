@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, ffi::OsString};
 
 use guestscope::{
     analyze::Cause,
+    folder::Folder,
     phase::{KEPT, Phase, PhaseKind, Wait},
-    run::Folder,
 };
 use guestscope_contract::Account;
 use serde_json::Value;

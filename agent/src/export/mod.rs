@@ -4,6 +4,7 @@
 //! folder and changes nothing in it. What a folder does not keep is not in it either: single pauses, the
 //! host's name.
 
+mod arguments;
 mod replay;
 
 use std::{
@@ -17,6 +18,8 @@ use std::{
 
 use opentelemetry::Value;
 
+pub use arguments::{ExportArguments, ExportForm};
+
 use self::replay::Replay;
 use guestscope_base::Hint;
 
@@ -25,10 +28,9 @@ use crate::untrusted::Shown as _;
 use crate::{
     analyze::Summary,
     child,
-    cli::{ExportArguments, ExportForm},
+    folder::{self, Folder, Manifest, Sample},
     health::ExportHealth,
     phase::{GpuReading, Phase, PhaseKind, Request, Restored, RestoredBy, Wait},
-    run::{self, Folder, Manifest, Sample},
     sinks::{
         otlp::{self, Lines, LiveVerdict, Written},
         perfetto::{self, Packets},
@@ -76,7 +78,7 @@ pub enum ExportFileError {
     },
     /// The folder cannot be read.
     #[error(transparent)]
-    Folder(#[from] run::Error),
+    Folder(#[from] folder::Error),
     /// The export to a collector cannot be started.
     #[error(transparent)]
     Start(#[from] otlp::ExportError),
@@ -287,14 +289,17 @@ fn end_ns(phase: &Phase) -> u64 {
 }
 
 /// The next wait, if it ended by `until_ns`.
-fn next_until(waits: &mut Peekable<run::Rows<Wait>>, until_ns: u64) -> run::Result<Option<Wait>> {
-    let is_due = |wait: &run::Result<Wait>| wait.as_ref().map_or(true, |wait| wait.end_ns() <= until_ns);
+fn next_until(waits: &mut Peekable<folder::Rows<Wait>>, until_ns: u64) -> folder::Result<Option<Wait>> {
+    let is_due = |wait: &folder::Result<Wait>| wait.as_ref().map_or(true, |wait| wait.end_ns() <= until_ns);
     waits.next_if(is_due).transpose()
 }
 
 /// The next GPU reading, if it was taken by `until_ns`.
-fn next_reading(samples: &mut Peekable<run::Rows<Sample>>, until_ns: u64) -> run::Result<Option<GpuReading>> {
-    let is_due = |sample: &run::Result<Sample>| {
+fn next_reading(
+    samples: &mut Peekable<folder::Rows<Sample>>,
+    until_ns: u64,
+) -> folder::Result<Option<GpuReading>> {
+    let is_due = |sample: &folder::Result<Sample>| {
         sample.as_ref().map_or(true, |sample| sample.gpu.is_none_or(|reading| reading.time_ns <= until_ns))
     };
     while let Some(sample) = samples.next_if(is_due).transpose()? {
@@ -313,7 +318,7 @@ fn verdict(summary: &Summary, request: &Request) -> LiveVerdict {
     }
 }
 
-fn of_record(record: &run::RestoredRecord) -> Option<Restored> {
+fn of_record(record: &folder::RestoredRecord) -> Option<Restored> {
     let source =
         [RestoredBy::Vmgenid, RestoredBy::Vmclock].into_iter().find(|one| one.name() == record.source)?;
     Some(Restored { noticed_ns: record.noticed_ns, source })

@@ -5,8 +5,13 @@ use std::{collections::HashSet, fs, thread, time::Duration};
 
 use guestscope_contract::visit::Found;
 
-use super::super::{Feed, Sight as _, code::Code, error::SessionError};
-use crate::{attach::Target, loader::VisitError, out};
+use guestscope_kernel::attach::Target;
+
+use crate::{
+    loader::VisitError,
+    out,
+    session::{Feed, SessionError, code::Code, sight::Sight as _},
+};
 
 /// Most walks in a row. One finds all existing threads; more are needed while new threads have not been on a
 /// CPU yet.

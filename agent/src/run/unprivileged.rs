@@ -1,7 +1,7 @@
 //! `guestscope run` where BPF is refused: the program's threads report what procfs gives them (fidelity
 //! `procfs`).
 //!
-//! Decides whether BPF is used, prints the decision with its reason, and replaces [`Feed`](super::Feed).
+//! Decides whether BPF is used, prints the decision with its reason, and replaces [`Feed`](crate::session::Feed).
 //! Later stages are the same for both.
 
 use std::{
@@ -13,9 +13,8 @@ use std::{
 use guestscope_contract::ledger::Ledger;
 use tokio::io::unix::AsyncFd;
 
-use super::{error::SessionError, sight::Sight, start};
+use super::arguments::RunArguments;
 use crate::{
-    cli::RunArguments,
     clock,
     health::{AgentCost, ExportHealth, Fidelity, Health, Outcome, Verdict},
     loader::Loaded,
@@ -24,6 +23,7 @@ use crate::{
     procfs::{self, Procfs, Refusal},
     record::Record,
     rendezvous::Peer,
+    session::{SessionError, sight::Sight, start},
     sources::Kind,
 };
 

@@ -2,11 +2,14 @@
 //!
 //! Loads the programs as `run` would and takes them out again. It observes nothing and changes nothing.
 
+mod arguments;
+
+pub use arguments::DoctorArguments;
+
 use guestscope_base::Hint;
 
 use crate::out;
 use crate::{
-    cli::DoctorArguments,
     descriptors, gpu,
     health::{Fidelity, Outcome, Verdict},
     kernel::{btf::BtfError, formats::FormatError, permission},

@@ -3,6 +3,10 @@
 //! It reads the folder and changes nothing in it. A folder that is still being written is read as far as it
 //! was at the start; what cannot be read is reported, and the rest explained.
 
+mod arguments;
+
+pub use arguments::ExplainArguments;
+
 use std::path::Path;
 
 use guestscope_base::Hint;
@@ -14,10 +18,9 @@ use crate::{
         SLOWEST,
         explain::{Explanation, NotCounted, Numbers, Wanted},
     },
-    cli::ExplainArguments,
+    folder::{self, Folder, Manifest, State, TornEnd},
     health::Fidelity,
     platform::CpuQuota,
-    run::{self, Folder, Manifest, State, TornEnd},
     sinks::terminal::{self, ExplainFacts, Shown, Stream, Style},
 };
 
@@ -46,7 +49,7 @@ pub enum ExplainError {
     },
     /// The folder cannot be read.
     #[error(transparent)]
-    Folder(#[from] run::Error),
+    Folder(#[from] folder::Error),
     /// The answer cannot be written.
     #[error(transparent)]
     Answer(#[from] std::io::Error),
@@ -103,7 +106,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
 }
 
 /// All reads stop where the first one did: a run in progress adds to its folder during them.
-fn requests(folder: &Folder, wanted: Wanted, notes: &mut Vec<String>) -> run::Result<Explanation> {
+fn requests(folder: &Folder, wanted: Wanted, notes: &mut Vec<String>) -> folder::Result<Explanation> {
     let mut most = usize::MAX;
     if folder.manifest().state == State::Running {
         let mut first = folder.requests()?;
@@ -116,7 +119,7 @@ fn requests(folder: &Folder, wanted: Wanted, notes: &mut Vec<String>) -> run::Re
             notes.push(format!("the last {bytes} bytes of the phases are not whole, and left out: {reason}"));
         }
     }
-    Explanation::read(|| Ok::<_, run::Error>(folder.requests()?.take(most)), wanted)
+    Explanation::read(|| Ok::<_, folder::Error>(folder.requests()?.take(most)), wanted)
 }
 
 /// Waits and names of threads; whether all waits could be read. Without them the parts still stand.

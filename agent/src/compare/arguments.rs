@@ -1,10 +1,10 @@
-//! The command lines of `guestscope compare` and `guestscope report`.
+//! What `compare` takes, and the choice of runs that `report` takes too.
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Arg, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 
-use crate::analyze::compare::Metric;
+use crate::{analyze::compare::Metric, values::duration};
 
 /// Arguments of `compare`.
 #[derive(Args, Clone, Debug)]
@@ -50,33 +50,6 @@ pub struct CompareArguments {
     pub json: bool,
 }
 
-/// Arguments of `report`.
-#[derive(Args, Clone, Debug)]
-#[command(mut_args(of_folders))]
-#[command(after_help = "\
-Writes one HTML file without scripts or external content; the numbers behind each chart are in
-tables. It shows the verdict of `compare`, time by platform, phase and cause, the parts of the
-difference, latency by quantile, timelines of single requests with their waits and CPU migrations,
-and the evidence. Runs of a single platform are reported without a verdict.
-
-Examples:
-  guestscope report runs --out report.html
-  guestscope report before=runs/a after=runs/b --out change.html
-  guestscope report runs --out report.html --jaeger-ui http://localhost:16686     links to traces
-
-Exit codes: 0 success, 2 failure.")]
-pub struct ReportArguments {
-    /// Options shared with `compare`.
-    #[command(flatten)]
-    pub choice: Choice,
-    /// File to write; it must not exist yet [default: standard output].
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-    /// Address of Jaeger's web page, to link requests to their traces.
-    #[arg(long, value_name = "URL", value_parser = address)]
-    pub jaeger_ui: Option<String>,
-}
-
 /// Options that `compare` and `report` share: which runs, how they form platforms, and the metrics.
 #[derive(Args, Clone, Debug)]
 pub struct Choice {
@@ -90,7 +63,7 @@ pub struct Choice {
     #[arg(long, value_name = "[LABEL=]NAME", requires = "jaeger")]
     pub service: Vec<String>,
     /// With `--jaeger`: how far back to look for traces.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     pub lookback: Duration,
     /// How to group runs without labels into platforms.
     #[arg(long, value_enum, value_name = "WHAT")]
@@ -151,21 +124,6 @@ pub enum FailOn {
     Different,
     /// Anything but equivalent, negligible or faster; this includes inconclusive.
     NotEquivalent,
-}
-
-/// Hides the Jaeger options of [`Choice`] from `report`, which reads folders only.
-fn of_folders(argument: Arg) -> Arg {
-    let is_of_traces = ["jaeger", "service", "lookback"].contains(&argument.get_id().as_str());
-    argument.hide(is_of_traces)
-}
-
-/// Parses `--jaeger-ui`. Only http and https: the report links to it, and a `javascript:` link would run
-/// code.
-fn address(text: &str) -> Result<String, String> {
-    match text.split_once("://") {
-        Some(("http" | "https", _)) => Ok(text.to_owned()),
-        _ => Err("must begin with http:// or https://".to_owned()),
-    }
 }
 
 fn metric(text: &str) -> Result<Metric, String> {

@@ -3,6 +3,11 @@
 //! The child's life is watched by a descriptor; signals are read by a thread of their own and passed on to
 //! it.
 
+mod arguments;
+mod unprivileged;
+
+pub use arguments::RunArguments;
+
 use std::{
     io,
     os::fd::OwnedFd,
@@ -13,28 +18,27 @@ use std::{
 
 use tokio::{io::unix::AsyncFd, time::Interval};
 
-use super::{
-    End, Event, Session, Subject,
-    cost::Cost,
-    error::{During as _, SessionError},
-    every,
-    facts::Identity,
-    observe,
-    sight::Sight,
-    signals::{Haste, Signals},
-    start::{self, Begun},
-    unprivileged::{self, Choice, Told},
-};
+use self::unprivileged::{Choice, Told};
 use crate::{
     child::{self, RunAs},
-    cli::RunArguments,
     clock::{self, ClockPair},
+    folder,
     health::Fidelity,
     out,
     platform::Guest,
     privileges,
     rendezvous::Rendezvous,
-    run,
+    session::{
+        End, Event, Session, SessionError, Subject,
+        cost::Cost,
+        error::During as _,
+        every,
+        facts::Identity,
+        observe,
+        sight::Sight,
+        signals::{Haste, Signals},
+        start::{self, Begun},
+    },
     sinks::terminal::Exit,
     sources::{Selected, Variable},
 };
@@ -126,7 +130,7 @@ fn begin(
 ) -> Result<Begun, SessionError> {
     let identity = Identity::new(&arguments.observation, &arguments.command)?;
     let uid = run_as.map_or_else(|| nix::unistd::getuid().as_raw(), |user| user.uid.as_raw());
-    let manifest_child = run::Child { uid, exit: None };
+    let manifest_child = folder::Child { uid, exit: None };
     let known = (Guest::here(), identity, cost, fidelity);
     Begun::new(&arguments.observation, run_as, known, Some(manifest_child))
 }

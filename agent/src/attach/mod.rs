@@ -3,35 +3,37 @@
 //! Ends when the last program has ended, on a signal (not passed on), or after the requested time. What the
 //! agent put into the kernel goes away with it; the programs are not touched.
 
+mod adoption;
+mod arguments;
+
+pub use arguments::AttachArguments;
+
 use std::time::Instant;
 
+use guestscope_kernel::attach::{Target, Wanted};
 use tokio::time::{Interval, sleep_until};
 
 use self::adoption::Adoption;
-use super::{
-    End, Event, Feed, Session, Subject,
-    cost::Cost,
-    error::{During as _, SessionError},
-    every,
-    facts::Identity,
-    observe,
-    signals::{Haste, Signals},
-    start,
-    start::Begun,
-};
 use crate::{
-    attach::{Target, Wanted},
     child::{self, RunAs},
-    cli::AttachArguments,
     clock::ClockPair,
     out, patient,
     platform::{Cpuid, Guest, Root, Subject as View},
     privileges,
+    session::{
+        End, Event, Feed, Session, SessionError, Subject,
+        cost::Cost,
+        error::During as _,
+        every,
+        facts::Identity,
+        observe,
+        signals::{Haste, Signals},
+        start,
+        start::Begun,
+    },
     sinks::terminal::Exit,
     sources::Selected,
 };
-
-mod adoption;
 
 /// Interval between checks of the target's processes and their mappings.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
@@ -51,7 +53,7 @@ struct Attached {
 }
 
 /// Observes the target. Returns the exit code.
-pub fn attach(arguments: &AttachArguments) -> Result<i32, SessionError> {
+pub fn run(arguments: &AttachArguments) -> Result<i32, SessionError> {
     let mut cost = Cost::start();
     privileges::hide_memory().during("hiding the agent's memory")?;
     let run_as = RunAs::invoking_user()?;
