@@ -16,8 +16,6 @@ use std::{
     time::Duration,
 };
 
-use opentelemetry::Value;
-
 pub use arguments::{ExportArguments, ExportForm};
 
 use self::replay::Replay;
@@ -32,7 +30,7 @@ use crate::{
     health::ExportHealth,
     phase::{GpuReading, Phase, PhaseKind, Request, Restored, RestoredBy, Wait},
     sinks::{
-        otlp::{self, Lines, LiveVerdict, Written},
+        otlp::{self, Lines, LiveVerdict, Value, Written},
         perfetto::{self, Packets},
     },
 };
@@ -345,5 +343,5 @@ fn resource(manifest: &Manifest) -> Vec<(Cow<'static, str>, Value)> {
         ("guestscope.run.id", &manifest.run_id),
     ];
     let known = all.into_iter().filter(|(_, value)| !value.is_empty());
-    known.map(|(key, value)| (Cow::from(key), Value::from(value.to_owned()))).collect()
+    known.map(|(key, value)| (Cow::from(key), Value::StringValue(value.to_owned()))).collect()
 }

@@ -2,8 +2,6 @@
 
 use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
-use opentelemetry::Value;
-
 use guestscope_kernel::attach::Target;
 
 use super::arguments::Observation;
@@ -14,7 +12,10 @@ use crate::{
     phase::Restored,
     platform::Guest,
     secrets,
-    sinks::terminal::{Exit, RunFacts},
+    sinks::{
+        otlp::Value,
+        terminal::{Exit, RunFacts},
+    },
     untrusted::Shown as _,
 };
 
@@ -166,10 +167,11 @@ pub(crate) fn resource(
         ("guestscope.fidelity", fidelity.name().to_owned()),
         ("guestscope.run.id", identity.run_id_text()),
     ];
+    let known = optional.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    let texts = fixed.into_iter().chain(known);
     let mut attributes: Vec<(Cow<'static, str>, Value)> =
-        fixed.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-    attributes.extend(optional.into_iter().filter_map(|(key, value)| Some((key.into(), value?.into()))));
-    attributes.extend(identity.pid.map(|pid| ("process.pid".into(), i64::from(pid).into())));
+        texts.map(|(key, value)| (key.into(), Value::StringValue(value))).collect();
+    attributes.extend(identity.pid.map(|pid| ("process.pid".into(), Value::IntValue(pid.into()))));
     attributes
 }
 
@@ -261,6 +263,6 @@ mod tests {
         assert_eq!(manifest(&identity, (&guest, fidelity), ClockPair::now(), None).fidelity, word);
         let resource = resource(&identity, &guest, fidelity);
         let told = resource.iter().find(|(key, _)| key == "guestscope.fidelity").map(|(_, value)| value);
-        assert_eq!(told, Some(&Value::from(word)));
+        assert_eq!(told, Some(&Value::StringValue(word.to_owned())));
     }
 }

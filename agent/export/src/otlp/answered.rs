@@ -4,11 +4,13 @@
 //! Nothing but the name and the status code is known of one: `GET /items/{id}` for HTTP,
 //! `/package.Service/Method` for gRPC.
 
-use opentelemetry::{KeyValue, trace::Status};
-
 use guestscope_contract::Source;
+use opentelemetry_proto::tonic::{
+    common::v1::KeyValue,
+    trace::v1::{Status, status::StatusCode},
+};
 
-use super::spans::integer;
+use super::message::{integer, text};
 use crate::phase::{Phase, PhaseKind};
 
 /// Methods of HTTP (RFC 9110, and PATCH of RFC 5789). Other words before a blank are not methods.
@@ -35,15 +37,15 @@ pub(super) fn attributes(phase: &Phase) -> Vec<KeyValue> {
     if phase.kind != PhaseKind::Request || phase.source == Source::Marker {
         return Vec::new();
     }
-    let of = |key: &'static str, text: &str| KeyValue::new(key, text.to_owned());
-    let code = |key: &'static str| phase.status.map(|status| integer(key, u64::from(status)));
+    let code = |key: &str| phase.status.map(|status| integer(key, u64::from(status)));
     match asked(&phase.name.to_string()) {
         Some(Asked::Http { method, route }) => {
-            let known = [route.map(|route| of("http.route", route)), code("http.response.status_code")];
-            [of("http.request.method", method)].into_iter().chain(known.into_iter().flatten()).collect()
+            let known = [route.map(|route| text("http.route", route)), code("http.response.status_code")];
+            [text("http.request.method", method)].into_iter().chain(known.into_iter().flatten()).collect()
         }
         Some(Asked::Rpc { service, method }) => {
-            let known = [of("rpc.system", "grpc"), of("rpc.service", service), of("rpc.method", method)];
+            let known =
+                [text("rpc.system", "grpc"), text("rpc.service", service), text("rpc.method", method)];
             known.into_iter().chain(code("rpc.grpc.status_code")).collect()
         }
         None => Vec::new(),
@@ -54,9 +56,9 @@ pub(super) fn attributes(phase: &Phase) -> Vec<KeyValue> {
 pub(super) fn status(phase: &Phase) -> Status {
     match (phase.status, asked(&phase.name.to_string())) {
         (Some(status), Some(Asked::Http { .. })) if status >= SERVER_ERROR => {
-            Status::error(format!("status {status}"))
+            Status { code: StatusCode::Error as i32, message: format!("status {status}") }
         }
-        _ => Status::Unset,
+        _ => Status::default(),
     }
 }
 
@@ -65,7 +67,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::otlp::tests::phase;
+    use crate::otlp::tests::{phase, shown};
 
     #[rstest]
     #[case::http(
@@ -102,12 +104,9 @@ mod tests {
         #[case] is_error: bool,
     ) {
         let asked = Phase { source: Source::Python, status, ..phase(1, 1, None, name) };
-        let words: Vec<String> = attributes(&asked)
-            .iter()
-            .map(|attribute| format!("{}={}", attribute.key, attribute.value))
-            .collect();
+        let words: Vec<String> = attributes(&asked).iter().map(shown).collect();
         assert_eq!(words.join(" "), expected);
-        assert_eq!(super::status(&asked) != Status::Unset, is_error);
+        assert_eq!(super::status(&asked).code() == StatusCode::Error, is_error);
         assert!(attributes(&Phase { source: Source::Marker, ..asked }).is_empty(), "the program's own word");
     }
 }

@@ -40,7 +40,7 @@ pub enum ExportError {
         /// Problem with it.
         why: String,
     },
-    /// The exporter library refused the settings.
+    /// The client of gRPC or TLS refused the settings.
     #[error("cannot build the OTLP exporter: {0}")]
     Build(String),
     /// The thread or its event loop could not be made.

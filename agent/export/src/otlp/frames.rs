@@ -1,6 +1,6 @@
 //! Messages as they lie in a spill file: protobuf, each compressed by itself, one after the other.
 //!
-//! The file is a whole zstd file at any time: `zstd -dc` yields one `TracesData`, because protobuf messages
+//! The file is a whole zstd file at any time: `zstd -dc` yields one request (as protobuf the same as a `TracesData`), because protobuf messages
 //! that are put together are one message. Before each frame stands a header in a frame of its own that every
 //! decoder skips (RFC 8878, 3.1.2): so the agent needs no list of what lies where. The file may be the
 //! observed user's, who may write to it: a seal, by a key that never leaves the process, detects changed
@@ -11,11 +11,11 @@ use std::{
     io,
 };
 
-use opentelemetry_proto::tonic::trace::v1::TracesData;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message as _;
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::wire;
+use super::message;
 
 /// Magic number of a frame that decoders skip.
 const SKIPPED: u32 = 0x184D_2A50;
@@ -77,14 +77,14 @@ pub(super) struct Frames {
 
 impl Frames {
     /// The next message with its header.
-    pub(super) fn pack(&mut self, message: &TracesData) -> io::Result<Vec<u8>> {
+    pub(super) fn pack(&mut self, message: &ExportTraceServiceRequest) -> io::Result<Vec<u8>> {
         let plain = message.encode_to_vec();
         let frame = Compressor::new(LEVEL)?.compress(&plain)?;
         let number = |number: usize| u32::try_from(number).map_err(io::Error::other);
         let mut header = Header {
             frame_bytes: number(frame.len())?,
             message_bytes: number(plain.len())?,
-            spans: u32::try_from(wire::count(message)).map_err(io::Error::other)?,
+            spans: u32::try_from(message::count(message)).map_err(io::Error::other)?,
             seal: 0,
         };
         header.seal = self.seal(header, &frame, self.written);
@@ -117,7 +117,7 @@ impl Frames {
 }
 
 /// The message of an unchanged frame.
-pub(super) fn unpack(header: Header, frame: &[u8]) -> io::Result<TracesData> {
+pub(super) fn unpack(header: Header, frame: &[u8]) -> io::Result<ExportTraceServiceRequest> {
     let plain = Decompressor::new()?.decompress(frame, header.message_bytes as usize)?;
-    TracesData::decode(&plain[..]).map_err(io::Error::other)
+    ExportTraceServiceRequest::decode(&plain[..]).map_err(io::Error::other)
 }

@@ -3,8 +3,9 @@
 //! Readings come before the requests that they lie in, so the last ones are kept. Requests that are not slow
 //! go without: at five readings a second there is too little to tell.
 
-use opentelemetry::{Array, Key, KeyValue, StringValue, Value};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 
+use super::message::{integer, texts};
 use crate::{
     analyze::Band,
     gpu,
@@ -42,7 +43,7 @@ pub(super) fn attributes(gpus: &[GpuDuring], position: usize) -> impl Iterator<I
 }
 
 fn of(GpuDuring { device, used, .. }: &GpuDuring) -> Vec<KeyValue> {
-    let key = |name: &str| Key::new(format!("guestscope.gpu.{device}.{name}"));
+    let key = |name: &str| format!("guestscope.gpu.{device}.{name}");
     let numbers = [
         ("readings", Some(used.readings)),
         ("utilization_percent", used.utilization_percent),
@@ -53,12 +54,10 @@ fn of(GpuDuring { device, used, .. }: &GpuDuring) -> Vec<KeyValue> {
         ("temperature_celsius", used.temperature_celsius),
     ];
     let known = numbers.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let integer = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let mut all: Vec<KeyValue> =
-        known.map(|(name, value)| KeyValue::new(key(name), integer(value))).collect();
-    let words: Vec<StringValue> = gpu::throttle_words(used.throttle_reasons).map(Into::into).collect();
-    if !words.is_empty() {
-        all.push(KeyValue::new(key("throttled_by"), Value::Array(Array::String(words))));
+    let mut all: Vec<KeyValue> = known.map(|(name, value)| integer(key(name), value)).collect();
+    let mut words = gpu::throttle_words(used.throttle_reasons).map(Into::into).peekable();
+    if words.peek().is_some() {
+        all.push(texts(key("throttled_by"), words));
     }
     all
 }

@@ -6,14 +6,11 @@
 
 use std::io::{BufWriter, Write as _};
 
-use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
-use opentelemetry_sdk::{Resource, trace::SpanData};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 
 use super::{
-    json,
-    service::{PerService, Service},
+    message,
     spill::{Spill, SpillError},
-    wire,
 };
 use crate::guarded::Directory;
 
@@ -28,19 +25,6 @@ pub(super) const REFUSED_FRAMES: &str = "refused.otlp.binpb.zst";
 
 /// Most spans turned into lines: some 12 MB, a third of a second's work. More stay as frames.
 const MOST_LINES_SPANS: u64 = 16_384;
-
-/// Outcome of keeping spans.
-pub(super) enum Kept {
-    /// They were written.
-    Written,
-    /// They were not written.
-    Not {
-        /// The spans, unchanged.
-        spans: Vec<SpanData>,
-        /// Reason, for people.
-        error: String,
-    },
-}
 
 /// Names of the files with spans that were not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,17 +44,14 @@ impl Default for Names {
 /// Both files, waiting and refused.
 pub(super) struct Keep {
     folder: Option<Directory>,
-    resources: PerService<ResourceAttributesWithSchema>,
     waiting: Spill,
     refused: Spill,
 }
 
 impl Keep {
     /// Files in `folder`, if there is one; `bound_bytes` holds for each file.
-    pub(super) fn new(folder: Option<Directory>, bound_bytes: u64, resources: &PerService<Resource>) -> Self {
-        let PerService { program, kernel } = resources;
+    pub(super) fn new(folder: Option<Directory>, bound_bytes: u64) -> Self {
         Self {
-            resources: PerService { program: program.into(), kernel: kernel.into() },
             waiting: Spill::new(folder.clone(), SPILL_FRAMES, bound_bytes),
             refused: Spill::new(folder.clone(), REFUSED_FRAMES, bound_bytes),
             folder,
@@ -82,31 +63,23 @@ impl Keep {
         self.waiting.spans()
     }
 
-    /// Keeps waiting spans, all of one service.
-    pub(super) fn spill(&mut self, spans: Vec<SpanData>) -> Kept {
-        let message = wire::message(spans.clone(), resource(&self.resources, &spans));
-        match self.waiting.push(&message) {
-            Ok(()) => Kept::Written,
-            Err(error) => Kept::Not { spans, error: error.to_string() },
-        }
+    /// Keeps a request that waits; on an error the reason, for people.
+    pub(super) fn spill(&mut self, request: &ExportTraceServiceRequest) -> Result<(), String> {
+        self.waiting.push(request).map_err(|error| error.to_string())
     }
 
-    /// Keeps refused spans, all of one service.
-    pub(super) fn refused(&mut self, spans: Vec<SpanData>) -> Result<(), String> {
-        let resource = resource(&self.resources, &spans);
-        let message = wire::message(spans, resource);
-        self.refused.push(&message).map_err(|error| error.to_string())
+    /// Keeps a request that was refused; on an error the reason, for people.
+    pub(super) fn refused(&mut self, request: &ExportTraceServiceRequest) -> Result<(), String> {
+        self.refused.push(request).map_err(|error| error.to_string())
     }
 
-    /// The oldest waiting spans, which stay until [`Keep::leave_behind`]; or how many of them cannot be read.
-    pub(super) fn oldest(&mut self) -> Option<Result<Vec<SpanData>, (u64, String)>> {
-        let (count, message) = self.waiting.front()?;
-        let message = message.map_err(|error| error.to_string());
-        let spans = message.and_then(|message| wire::spans(message).map_err(|error| error.to_string()));
-        Some(spans.map_err(|error| (count, error)))
+    /// The oldest waiting request, which stays until [`Keep::leave_behind`]; or how many spans cannot be read.
+    pub(super) fn oldest(&mut self) -> Option<Result<ExportTraceServiceRequest, (u64, String)>> {
+        let (count, request) = self.waiting.front()?;
+        Some(request.map_err(|error| (count, error.to_string())))
     }
 
-    /// Removes the oldest spans.
+    /// Removes the oldest request.
     pub(super) fn leave_behind(&mut self) {
         self.waiting.pop();
     }
@@ -130,13 +103,6 @@ impl Keep {
     }
 }
 
-fn resource<'a>(
-    resources: &'a PerService<ResourceAttributesWithSchema>,
-    spans: &[SpanData],
-) -> &'a ResourceAttributesWithSchema {
-    resources.get(spans.first().map_or(Service::Program, Service::of))
-}
-
 /// Turns few remaining spans into lines; true if it did. On failure the frames stay.
 fn close(spill: &mut Spill, folder: Option<&Directory>, name: &str) -> Result<bool, String> {
     let few = (1..=MOST_LINES_SPANS).contains(&spill.spans());
@@ -152,7 +118,7 @@ fn close(spill: &mut Spill, folder: Option<&Directory>, name: &str) -> Result<bo
 fn write_lines(spill: &mut Spill, folder: &Directory, name: &str) -> Result<(), String> {
     let file = folder.create(name).map_err(|error| format!("cannot make {name}: {error}"))?;
     let mut writer = BufWriter::new(&file);
-    let mut written = spill.each(|message| writer.write_all(&json::line(&message)?));
+    let mut written = spill.each(|request| writer.write_all(&message::line(&request)?));
     let flushed = writer.flush();
     if let (Ok(()), Err(error)) = (&written, flushed) {
         written = Err(SpillError::Io { file: name.to_owned(), error });

@@ -11,16 +11,13 @@ use std::{
     sync::Arc,
 };
 
-use opentelemetry::Value;
-use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
-use opentelemetry_sdk::trace::SpanData;
+use opentelemetry_proto::tonic::{common::v1::any_value::Value, trace::v1::Span};
 
 use super::{
-    LiveVerdict, json,
-    service::{self, PerService, Service},
+    LiveVerdict, message,
+    service::{PerService, Resources, Service},
     spans::Trace,
     waits::Keeper,
-    wire,
 };
 use crate::phase::{GpuReading, Request, Restored, Wait};
 
@@ -41,8 +38,8 @@ pub struct Written {
 /// Writes lines.
 pub struct Lines<W> {
     writer: W,
-    resources: PerService<ResourceAttributesWithSchema>,
-    batches: PerService<Vec<SpanData>>,
+    resources: Resources,
+    batches: PerService<Vec<Span>>,
     waits: Keeper,
     written: Written,
 }
@@ -50,8 +47,7 @@ pub struct Lines<W> {
 impl<W: Write> Lines<W> {
     /// A writer for one service, with its other resource attributes.
     pub fn new(writer: W, service_name: &str, resource: Vec<(Cow<'static, str>, Value)>) -> Self {
-        let (PerService { program, kernel }, _) = service::resources(service_name, resource);
-        let resources = PerService { program: (&program).into(), kernel: (&kernel).into() };
+        let resources = Resources::new(service_name, resource);
         let (batches, waits) = (PerService::default(), Keeper::default());
         Self { writer, resources, batches, waits, written: Written::default() }
     }
@@ -83,8 +79,7 @@ impl<W: Write> Lines<W> {
     ) -> io::Result<()> {
         let waits = self.waits.take_of(&request, verdict.tail.as_deref());
         self.written.traces += 1;
-        for span in Trace::new(request, waits, verdict, wall_offset_ns) {
-            let service = Service::of(&span);
+        for (service, span) in Trace::new(request, waits, verdict, wall_offset_ns) {
             let batch = self.batches.get_mut(service);
             batch.push(span);
             if batch.len() == LINE_SPANS {
@@ -107,12 +102,13 @@ impl<W: Write> Lines<W> {
     }
 
     fn flush(&mut self, service: Service) -> io::Result<()> {
-        let spans = std::mem::take(self.batches.get_mut(service));
-        if spans.is_empty() {
+        let mut batch = PerService::default();
+        std::mem::swap(batch.get_mut(service), self.batches.get_mut(service));
+        let request = self.resources.request(batch);
+        if request.resource_spans.is_empty() {
             return Ok(());
         }
-        self.written.spans += spans.len() as u64;
-        let line = json::line(&wire::message(spans, self.resources.get(service)))?;
-        self.writer.write_all(&line)
+        self.written.spans += message::count(&request);
+        self.writer.write_all(&message::line(&request)?)
     }
 }

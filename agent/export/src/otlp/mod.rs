@@ -13,20 +13,19 @@ mod breakdown;
 mod error;
 mod frames;
 mod gpus;
+mod grpc;
 mod hidden;
 mod http;
-mod json;
 mod keep;
 pub mod keys;
 mod limits;
 mod lines;
+mod message;
 mod moves;
 mod patience;
 mod queue;
-mod rejections;
 mod service;
 mod settings;
-mod size;
 mod spans;
 mod spill;
 mod stops;
@@ -36,7 +35,6 @@ mod transport;
 mod url;
 mod wait_spans;
 mod waits;
-mod wire;
 mod worker;
 
 #[cfg(test)]
@@ -53,9 +51,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use opentelemetry::Value;
-use opentelemetry_sdk::Resource;
 use tokio::runtime::{Builder, Runtime};
+
+/// A value of an attribute.
+pub use opentelemetry_proto::tonic::common::v1::any_value::Value;
 
 pub use self::{
     error::ExportError,
@@ -64,8 +63,8 @@ pub use self::{
     lines::{Lines, Written},
 };
 use self::{
-    keep::Keep, queue::Queue, rejections::Rejections, service::PerService, settings::Settings,
-    transport::Transport, waits::Keeper, worker::Worker,
+    keep::Keep, queue::Queue, service::Resources, settings::Settings, transport::Transport, waits::Keeper,
+    worker::Worker,
 };
 use crate::{
     clock::{self, ClockPair},
@@ -77,6 +76,9 @@ use crate::{
 
 /// Version of the semantic conventions that our resource attributes follow.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
+
+/// How the export names itself to a collector, as the specification of the exporter asks for.
+const USER_AGENT: &str = concat!("guestscope/", env!("CARGO_PKG_VERSION"), " (OTLP; Rust)");
 
 /// TLS client configuration with the system's authorities, for HTTPS requests without a named certificate.
 ///
@@ -198,7 +200,7 @@ pub fn is_configured(endpoint: Option<&str>) -> bool {
 /// The settings are wrong.
 pub fn check(endpoint: Option<&str>) -> Result<(), ExportError> {
     let settings = Settings::resolve(endpoint, None, &|name| std::env::var(name).ok())?;
-    event_loop(settings, service::resources("", Vec::new()).0, Rejections::default()).map(drop)
+    event_loop(settings).map(drop)
 }
 
 impl Exporter {
@@ -214,26 +216,23 @@ impl Exporter {
         let Config { endpoint, protocol, service_name, resource, clock, folder, owner, limits } = config;
         let settings = Settings::resolve(endpoint.as_deref(), protocol, environment)?;
         let origin = settings.origin.clone();
-        let (resources, resource_bytes) = service::resources(&service_name, resource);
+        let resources = Resources::new(&service_name, resource);
         let queue = Arc::new(Queue::new(limits));
-        let keep = Keep::new(folder, limits.spill_bytes, &resources);
+        let keep = Keep::new(folder, limits.spill_bytes);
         let (started, start) = mpsc::channel();
         let (end, ended) = mpsc::channel();
         let body = {
             let queue = Arc::clone(&queue);
             // The event loop is made and unmade on its own thread: an async caller may do neither on its own.
             move || {
-                let rejections = Rejections::default();
-                let _listening = rejections.listen();
                 // Files named by the settings may be readable by this process's user alone; later only the
                 // folder is used.
-                let ready = event_loop(settings, resources, rejections)
-                    .and_then(|ready| settle(owner.as_ref()).map(|()| ready));
+                let ready = event_loop(settings).and_then(|ready| settle(owner.as_ref()).map(|()| ready));
                 let (outcome, ready) = ready.map_or_else(|error| (Err(error), None), |it| (Ok(()), Some(it)));
                 // Fails only if the caller is gone.
                 let _ = started.send(outcome);
                 let Some((runtime, transport)) = ready else { return };
-                runtime.block_on(Worker::new(queue, transport, keep, limits, resource_bytes).run());
+                runtime.block_on(Worker::new(queue, transport, keep, limits, resources).run());
                 drop(end);
                 // A name server that does not answer would hold a thread of the runtime for too long.
                 runtime.shutdown_background();
@@ -356,15 +355,11 @@ fn settle(owner: Option<&Owner>) -> Result<(), ExportError> {
 }
 
 /// The runtime and transport of the thread.
-fn event_loop(
-    settings: Settings,
-    resources: PerService<Resource>,
-    rejections: Rejections,
-) -> Result<(Runtime, Transport), ExportError> {
+fn event_loop(settings: Settings) -> Result<(Runtime, Transport), ExportError> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(ExportError::Thread)?;
     let transport = {
         let _context = runtime.enter();
-        Transport::new(settings, resources, rejections)?
+        Transport::new(settings)?
     };
     Ok((runtime, transport))
 }

@@ -4,9 +4,9 @@
 
 use std::collections::VecDeque;
 
-use opentelemetry::{KeyValue, trace::Event};
+use opentelemetry_proto::tonic::trace::v1::span::Event;
 
-use super::{spans::wall, timeline::Interval};
+use super::{message::text, spans::wall_ns, timeline::Interval};
 use crate::phase::{Request, Restored};
 
 /// Most restores kept, and so most events of one phase: as many as pauses.
@@ -44,7 +44,11 @@ pub(super) fn events(
 ) -> impl Iterator<Item = Event> {
     moves.iter().filter(move |(at, _)| *at == position).map(move |(_, restored)| {
         let noticed_ns = restored.noticed_ns.clamp(times.start_ns, times.end_ns);
-        let attributes = vec![KeyValue::new("guestscope.source", restored.source.name())];
-        Event::new("restored", wall(noticed_ns, wall_offset_ns), attributes, 0)
+        Event {
+            time_unix_nano: wall_ns(noticed_ns, wall_offset_ns),
+            name: "restored".to_owned(),
+            attributes: vec![text("guestscope.source", restored.source.name())],
+            dropped_attributes_count: 0,
+        }
     })
 }

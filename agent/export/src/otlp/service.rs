@@ -2,15 +2,19 @@
 //! waits.
 //!
 //! Two resources, because a span's service is an attribute of its resource: so the kernel has its own colour
-//! and search in Jaeger. A batch belongs to one of them. A span's scope tells which, even after a stay in a
-//! file.
+//! and search in Jaeger. A request carries both.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::{borrow::Cow, collections::BTreeMap};
 
-use opentelemetry::{InstrumentationScope, KeyValue, Value};
-use opentelemetry_sdk::{Resource, trace::SpanData};
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::ExportTraceServiceRequest,
+    common::v1::{InstrumentationScope, any_value::Value},
+    resource::v1::Resource,
+    trace::v1::{ResourceSpans, ScopeSpans, Span},
+};
+use prost::Message as _;
 
-use super::{SCHEMA_URL, size};
+use super::{SCHEMA_URL, message};
 use crate::untrusted::plain;
 
 /// Service of a span.
@@ -22,30 +26,18 @@ pub(super) enum Service {
     Kernel,
 }
 
-fn scope(name: &'static str) -> InstrumentationScope {
-    InstrumentationScope::builder(name).with_version(env!("CARGO_PKG_VERSION")).build()
-}
-
-static PROGRAM: LazyLock<InstrumentationScope> = LazyLock::new(|| scope("guestscope"));
-static KERNEL: LazyLock<InstrumentationScope> = LazyLock::new(|| scope("guestscope.kernel"));
-
 impl Service {
-    /// Service of this span.
-    pub(super) fn of(span: &SpanData) -> Self {
-        if span.instrumentation_scope.name() == KERNEL.name() { Service::Kernel } else { Service::Program }
-    }
-
-    /// Instrumentation scope of the service.
-    pub(super) fn scope(self) -> InstrumentationScope {
+    /// Name of the service's instrumentation scope.
+    fn scope(self) -> &'static str {
         match self {
-            Service::Program => PROGRAM.clone(),
-            Service::Kernel => KERNEL.clone(),
+            Service::Program => "guestscope",
+            Service::Kernel => "guestscope.kernel",
         }
     }
 }
 
 /// A value for each service.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PerService<T> {
     /// Value for the program.
     pub(super) program: T,
@@ -54,14 +46,6 @@ pub(super) struct PerService<T> {
 }
 
 impl<T> PerService<T> {
-    /// Value for this service.
-    pub(super) fn get(&self, service: Service) -> &T {
-        match service {
-            Service::Program => &self.program,
-            Service::Kernel => &self.kernel,
-        }
-    }
-
     /// Mutable value for this service.
     pub(super) fn get_mut(&mut self, service: Service) -> &mut T {
         match service {
@@ -71,27 +55,75 @@ impl<T> PerService<T> {
     }
 }
 
-/// The resources, and the bytes that a batch carries for the larger one.
-pub(super) fn resources(
-    service_name: &str,
-    attributes: Vec<(Cow<'static, str>, Value)>,
-) -> (PerService<Resource>, usize) {
-    // The envelope around the attributes: lengths, the scope, the schema, the gRPC frame.
-    const ENVELOPE_BYTES: usize = 256;
-    let name = |name: &str| KeyValue::new("service.name", plain(name).into_owned());
-    let attributes: Vec<KeyValue> =
-        attributes.into_iter().map(|(key, value)| KeyValue::new(key, fit(value))).collect();
-    let namespace = KeyValue::new("service.namespace", plain(service_name).into_owned());
-    let others = attributes.iter().filter(|attribute| attribute.key != namespace.key).cloned();
-    let kernel: Vec<KeyValue> = [name("kernel"), namespace.clone()].into_iter().chain(others).collect();
-    let program: Vec<KeyValue> = std::iter::once(name(service_name)).chain(attributes).collect();
-    let bytes = |list: &[KeyValue]| list.iter().map(size::attribute_bytes).sum::<usize>() + ENVELOPE_BYTES;
-    let most = bytes(&program).max(bytes(&kernel));
-    let resource = |list| Resource::builder_empty().with_schema_url(list, SCHEMA_URL).build();
-    (PerService { program: resource(program), kernel: resource(kernel) }, most)
+/// What a request says of a service beside its spans.
+#[derive(Clone, Debug)]
+struct Envelope {
+    resource: Resource,
+    scope: InstrumentationScope,
+}
+
+impl Envelope {
+    fn new(service: Service, attributes: BTreeMap<Cow<'static, str>, Value>) -> Self {
+        let attributes = attributes.into_iter().map(|(key, value)| message::attribute(key, value));
+        let resource = Resource { attributes: attributes.collect(), ..Resource::default() };
+        let scope = InstrumentationScope {
+            name: service.scope().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..InstrumentationScope::default()
+        };
+        Self { resource, scope }
+    }
+
+    fn around(&self, spans: Vec<Span>) -> ResourceSpans {
+        let scope = ScopeSpans { scope: Some(self.scope.clone()), spans, schema_url: String::new() };
+        ResourceSpans {
+            resource: Some(self.resource.clone()),
+            scope_spans: vec![scope],
+            schema_url: SCHEMA_URL.to_owned(),
+        }
+    }
+}
+
+/// The resources of both services.
+#[derive(Clone, Debug)]
+pub(super) struct Resources(PerService<Envelope>);
+
+impl Resources {
+    /// Resources of a program of this name. Of attributes with the same key the last one holds.
+    pub(super) fn new(service_name: &str, attributes: Vec<(Cow<'static, str>, Value)>) -> Self {
+        let text = |text: &str| Value::StringValue(plain(text).into_owned());
+        let (name, namespace) = (Cow::from("service.name"), Cow::from("service.namespace"));
+        let mut program: BTreeMap<_, _> =
+            attributes.into_iter().map(|(key, value)| (key, fit(value))).collect();
+        let mut kernel = program.clone();
+        kernel.insert(namespace, text(service_name));
+        kernel.entry(name.clone()).or_insert_with(|| text("kernel"));
+        program.entry(name).or_insert_with(|| text(service_name));
+        let program = Envelope::new(Service::Program, program);
+        Self(PerService { program, kernel: Envelope::new(Service::Kernel, kernel) })
+    }
+
+    /// The most bytes that a request has beside its spans: both services, and gRPC's frame.
+    pub(super) fn bytes(&self) -> usize {
+        // Four lengths, which grow by four bytes at most, and a frame of five bytes.
+        const LENGTHS_BYTES: usize = 4 * 4 + 5;
+        let PerService { program, kernel } = &self.0;
+        let resource_spans = vec![kernel.around(Vec::new()), program.around(Vec::new())];
+        ExportTraceServiceRequest { resource_spans }.encoded_len() + LENGTHS_BYTES
+    }
+
+    /// A request of these spans. The kernel's come first: of a request that is halved, waits leave before
+    /// the phases that they lie in.
+    pub(super) fn request(&self, spans: PerService<Vec<Span>>) -> ExportTraceServiceRequest {
+        let PerService { program, kernel } = spans;
+        let of = [(&self.0.kernel, kernel), (&self.0.program, program)];
+        let filled = of.into_iter().filter(|(_, spans)| !spans.is_empty());
+        let resource_spans = filled.map(|(envelope, spans)| envelope.around(spans)).collect();
+        ExportTraceServiceRequest { resource_spans }
+    }
 }
 
 /// A value from the guest or a folder, made safe to display.
 fn fit(value: Value) -> Value {
-    if let Value::String(text) = &value { plain(text.as_str()).into_owned().into() } else { value }
+    if let Value::StringValue(text) = &value { Value::StringValue(plain(text).into_owned()) } else { value }
 }

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use http::{HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
 
 use super::{ExportError, Protocol, hidden, url::Url};
 
@@ -85,6 +85,14 @@ impl Settings {
                 key: get("CLIENT_KEY").map(PathBuf::from),
             },
         })
+    }
+
+    /// The headers as they are sent.
+    pub(super) fn headers(&self) -> HeaderMap {
+        let headers = self.headers.iter().filter_map(|(name, value)| {
+            Some((HeaderName::from_str(name).ok()?, HeaderValue::from_str(value).ok()?))
+        });
+        headers.collect()
     }
 
     /// Removes secrets and terminal control characters from foreign text.

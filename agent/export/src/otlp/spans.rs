@@ -4,23 +4,19 @@
 //! exact duration, to which the accounts add up, is the attribute `guestscope.duration_ns`. Zeros are left
 //! out. Nothing here samples, shortens or drops.
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use guestscope_contract::Source;
-use opentelemetry::{
-    Array, KeyValue, SpanId, StringValue, TraceFlags, TraceId, Value,
-    trace::{SpanContext, SpanKind, TraceState},
+use opentelemetry_proto::tonic::{
+    common::v1::{KeyValue, any_value::Value},
+    trace::v1::{Span, SpanFlags, span::SpanKind},
 };
-use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 pub(super) use super::keys::{COUNT_KEYS, HELPER_KEYS, HELPER_WAIT_KEYS, HELPER_WAIT_ON_CPU_KEYS, TIME_KEYS};
 use super::{
-    LiveVerdict, answered, breakdown, gpus, moves,
+    LiveVerdict, answered, breakdown, gpus,
+    message::{attribute, integer, text, texts},
+    moves,
     service::Service,
     stops,
     timeline::{self, Interval},
@@ -71,7 +67,7 @@ impl Trace {
         Self { request, waits, verdict, wall_offset_ns, times, by_id, built: 0 }
     }
 
-    fn wait(&self, at: usize) -> Option<SpanData> {
+    fn wait(&self, at: usize) -> Option<Span> {
         let (position, wait) = self.waits.spans.get(at)?;
         let times = self.times[self.request.phases.len() + at];
         Some(wait_spans::span(wait, &self.request.phases[*position], times, self.wall_offset_ns))
@@ -84,42 +80,44 @@ impl Trace {
         Some(format!("{:016x}", u64::from_be_bytes(*span)))
     }
 
-    fn phase(&self, position: usize) -> SpanData {
+    fn phase(&self, position: usize) -> Span {
         let phase = &self.request.phases[position];
         let mut attributes = attributes(phase);
         if position == 0 {
             let Self { verdict: LiveVerdict { cause, tail }, .. } = self;
-            attributes.extend(cause.clone().map(|cause| KeyValue::new("guestscope.cause", cause)));
-            attributes.extend(tail.clone().map(|tail| KeyValue::new("guestscope.tail", tail)));
+            attributes.extend(cause.clone().map(|cause| text("guestscope.cause", cause)));
+            attributes.extend(tail.clone().map(|tail| text("guestscope.tail", tail)));
         }
-        attributes.extend(self.around(phase).map(|id| KeyValue::new(AROUND_KEY, id)));
+        attributes.extend(self.around(phase).map(|id| text(AROUND_KEY, id)));
         attributes.extend(gpus::attributes(&self.waits.gpus, position));
         let interval = self.times[position];
-        let notes = self.waits.notes_of(position);
-        let mut events =
-            notes.map(|notes| wait_spans::events(notes, interval, self.wall_offset_ns)).unwrap_or_default();
-        events.events.extend(stops::events(&self.waits.stops, position, interval, self.wall_offset_ns));
-        events.events.extend(moves::events(&self.waits.moves, position, interval, self.wall_offset_ns));
-        SpanData {
-            start_time: wall(interval.start_ns, self.wall_offset_ns),
-            end_time: wall(interval.end_ns, self.wall_offset_ns),
-            events,
+        let mut span = Span {
+            start_time_unix_nano: wall_ns(interval.start_ns, self.wall_offset_ns),
+            end_time_unix_nano: wall_ns(interval.end_ns, self.wall_offset_ns),
             ..span(phase, attributes)
+        };
+        if let Some(notes) = self.waits.notes_of(position) {
+            span.events.extend(wait_spans::events(notes, interval, self.wall_offset_ns));
+            span.dropped_events_count = u32::try_from(notes.left_out).unwrap_or(u32::MAX);
         }
+        span.events.extend(stops::events(&self.waits.stops, position, interval, self.wall_offset_ns));
+        span.events.extend(moves::events(&self.waits.moves, position, interval, self.wall_offset_ns));
+        span
     }
 }
 
 impl Iterator for Trace {
-    type Item = SpanData;
+    type Item = (Service, Span);
 
-    /// The next span. The outermost one comes last: when it has been taken, so have all others.
-    fn next(&mut self) -> Option<SpanData> {
+    /// The next span and whose it is. The outermost one comes last: when it has been taken, so have all
+    /// others.
+    fn next(&mut self) -> Option<Self::Item> {
         let (at, waits, phases) = (self.built, self.waits.spans.len(), self.request.phases.len());
         self.built += 1;
         match at.checked_sub(waits) {
-            None => self.wait(at),
-            Some(at) if at + 1 < phases => Some(self.phase(at + 1)),
-            Some(at) if at + 1 == phases => Some(self.phase(0)),
+            None => Some((Service::Kernel, self.wait(at)?)),
+            Some(at) if at + 1 < phases => Some((Service::Program, self.phase(at + 1))),
+            Some(at) if at + 1 == phases => Some((Service::Program, self.phase(0))),
             Some(_) => None,
         }
     }
@@ -135,34 +133,42 @@ impl ExactSizeIterator for Trace {}
 
 /// Whether this is the outermost span: its parent is none of ours. When the collector has it, it has the
 /// trace.
-pub(super) fn is_root(span: &SpanData) -> bool {
-    span.parent_span_id == SpanId::INVALID || span.parent_span_is_remote
+pub(super) fn is_root(span: &Span) -> bool {
+    span.parent_span_id.is_empty() || span.flags & SpanFlags::ContextIsRemoteMask as u32 != 0
+}
+
+/// Flags of a span whose parent is ours, or not.
+pub(super) fn flags(parent_is_remote: bool) -> u32 {
+    /// The only flag of W3C's Trace Context.
+    const SAMPLED: u32 = 1;
+    let remote = if parent_is_remote { SpanFlags::ContextIsRemoteMask as u32 } else { 0 };
+    SAMPLED | SpanFlags::ContextHasIsRemoteMask as u32 | remote
 }
 
 /// The span without its times.
-fn span(phase: &Phase, attributes: Vec<KeyValue>) -> SpanData {
-    let trace_id = TraceId::from_bytes(phase.trace.trace_id);
-    let span_id = SpanId::from_bytes(phase.trace.span_id);
-    SpanData {
-        span_context: SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, false, TraceState::default()),
-        parent_span_id: phase.trace.parent_span_id.map_or(SpanId::INVALID, SpanId::from_bytes),
-        parent_span_is_remote: phase.trace.parent_is_remote && phase.parent.is_none(),
-        span_kind: if phase.kind == PhaseKind::Request { SpanKind::Server } else { SpanKind::Internal },
-        name: Cow::Owned(phase.name.to_string()),
-        start_time: SystemTime::UNIX_EPOCH,
-        end_time: SystemTime::UNIX_EPOCH,
+fn span(phase: &Phase, attributes: Vec<KeyValue>) -> Span {
+    let kind = if phase.kind == PhaseKind::Request { SpanKind::Server } else { SpanKind::Internal };
+    Span {
+        trace_id: phase.trace.trace_id.to_vec(),
+        span_id: phase.trace.span_id.to_vec(),
+        // Zeros mean that there is none.
+        parent_span_id: phase
+            .trace
+            .parent_span_id
+            .filter(|id| *id != [0; 8])
+            .map_or_else(Vec::new, Vec::from),
+        flags: flags(phase.trace.parent_is_remote && phase.parent.is_none()),
+        name: phase.name.to_string(),
+        kind: kind as i32,
         attributes,
-        dropped_attributes_count: 0,
-        events: SpanEvents::default(),
-        links: SpanLinks::default(),
-        status: answered::status(phase),
-        instrumentation_scope: Service::Program.scope(),
+        status: Some(answered::status(phase)),
+        ..Span::default()
     }
 }
 
 fn attributes(phase: &Phase) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(16);
-    let mut number = |key: &'static str, value: u64| {
+    let mut number = |key: &str, value: u64| {
         attributes.push(integer(key, value));
     };
     number("guestscope.duration_ns", phase.duration_ns);
@@ -186,43 +192,40 @@ fn attributes(phase: &Phase) -> Vec<KeyValue> {
     {
         number(key, value);
     }
-    attributes.extend(breakdown::line(phase).map(|line| KeyValue::new("guestscope.breakdown", line)));
+    attributes.extend(breakdown::line(phase).map(|line| text("guestscope.breakdown", line)));
     if phase.helpers.shared {
-        attributes.push(KeyValue::new("guestscope.helper.shared", true));
+        attributes.push(attribute("guestscope.helper.shared", Value::BoolValue(true)));
     }
     if phase.source != Source::Marker {
-        attributes.push(KeyValue::new("guestscope.source", phase.source.name()));
+        attributes.push(text("guestscope.source", phase.source.name()));
     }
     attributes.extend(answered::attributes(phase));
     if phase.ending != Ending::Ended {
-        attributes.push(KeyValue::new("guestscope.ending", phase.ending.name()));
+        attributes.push(text("guestscope.ending", phase.ending.name()));
     }
-    attributes.extend(warnings(phase).map(|warnings| KeyValue::new(WARNINGS_KEY, warnings)));
+    let warnings = warnings(phase);
+    if !warnings.is_empty() {
+        attributes.push(texts(WARNINGS_KEY, warnings));
+    }
     attributes
 }
 
 /// Warnings about what was not seen of this phase.
-fn warnings(phase: &Phase) -> Option<Value> {
-    let mut warnings: Vec<StringValue> = Vec::new();
+fn warnings(phase: &Phase) -> Vec<String> {
+    let mut warnings = Vec::new();
     if phase.edges_lost > 0 {
-        let text = format!("{} edges were lost inside: nested phases may be missing", phase.edges_lost);
-        warnings.push(text.into());
+        warnings.push(format!("{} edges were lost inside: nested phases may be missing", phase.edges_lost));
     }
     if phase.helpers.partial && phase.helpers.accounts.total_ns() > 0 {
-        warnings.push("some helper threads are not in the sums".into());
+        warnings.push("some helper threads are not in the sums".to_owned());
     }
     if phase.ending == Ending::Lost {
-        warnings.push("the end was lost: the duration is an upper bound".into());
+        warnings.push("the end was lost: the duration is an upper bound".to_owned());
     }
-    (!warnings.is_empty()).then_some(Value::Array(Array::String(warnings)))
+    warnings
 }
 
-/// A number as an attribute.
-pub(super) fn integer(key: &'static str, value: u64) -> KeyValue {
-    KeyValue::new(key, i64::try_from(value).unwrap_or(i64::MAX))
-}
-
-/// Wall time. A clock set before 1970 yields 1970, because receivers read no earlier time.
-pub(super) fn wall(monotonic_ns: u64, wall_offset_ns: i64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_nanos(monotonic_ns.saturating_add_signed(wall_offset_ns))
+/// Wall time, ns since 1970. A clock set before 1970 yields 1970, because receivers read no earlier time.
+pub(super) fn wall_ns(monotonic_ns: u64, wall_offset_ns: i64) -> u64 {
+    monotonic_ns.saturating_add_signed(wall_offset_ns)
 }

@@ -11,7 +11,7 @@ use nix::{
     fcntl::{FallocateFlags, fallocate},
     sys::statvfs::fstatvfs,
 };
-use opentelemetry_proto::tonic::trace::v1::TracesData;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use thiserror::Error;
 
 use super::frames::{self, Frames, HEADER_BYTES, Header, SKIP_BYTES};
@@ -125,7 +125,7 @@ impl Spill {
     }
 
     /// Adds a message.
-    pub(super) fn push(&mut self, message: &TracesData) -> Result<(), SpillError> {
+    pub(super) fn push(&mut self, message: &ExportTraceServiceRequest) -> Result<(), SpillError> {
         let frame = self.frames.pack(message).map_err(|error| self.io(error))?;
         let bytes = frame.len() as u64;
         if self.written - self.given_back + bytes > self.bound_bytes {
@@ -145,7 +145,7 @@ impl Spill {
         }
         self.frames.wrote();
         self.written += bytes;
-        self.spans += super::wire::count(message);
+        self.spans += super::message::count(message);
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Spill {
 
     /// The oldest message, which stays until [`Spill::pop`], with the number of its spans; on an error the
     /// number that is lost.
-    pub(super) fn front(&mut self) -> Option<(u64, Result<TracesData, SpillError>)> {
+    pub(super) fn front(&mut self) -> Option<(u64, Result<ExportTraceServiceRequest, SpillError>)> {
         if self.spans == 0 {
             return None;
         }
@@ -227,7 +227,7 @@ impl Spill {
     /// Hands over all messages, which stay.
     pub(super) fn each(
         &mut self,
-        mut take: impl FnMut(TracesData) -> io::Result<()>,
+        mut take: impl FnMut(ExportTraceServiceRequest) -> io::Result<()>,
     ) -> Result<(), SpillError> {
         let (read, spans, frames) = (self.read, self.spans, self.frames.clone());
         let mut outcome = Ok(());
@@ -322,11 +322,11 @@ mod tests {
     fn the_file_is_whole_at_each_step_of_giving_back() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut spill = Spill::new(Directory::open(folder.path()).ok(), "spill", u64::MAX);
-        let message = TracesData { resource_spans: vec![ResourceSpans::default()] };
+        let message = ExportTraceServiceRequest { resource_spans: vec![ResourceSpans::default()] };
         let left = || {
             let file = File::open(folder.path().join("spill")).expect("it is there");
             let plain = zstd::stream::decode_all(file).expect("it is a whole zstd file");
-            TracesData::decode(&plain[..]).expect("it is one message").resource_spans.len()
+            ExportTraceServiceRequest::decode(&plain[..]).expect("it is one message").resource_spans.len()
         };
         for _ in 0..10 {
             spill.push(&message).expect("there is room");

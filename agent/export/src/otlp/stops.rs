@@ -5,12 +5,9 @@
 
 use std::collections::VecDeque;
 
-use opentelemetry::trace::Event;
+use opentelemetry_proto::tonic::trace::v1::span::Event;
 
-use super::{
-    spans::{integer, wall},
-    timeline::Interval,
-};
+use super::{message::integer, spans::wall_ns, timeline::Interval};
 use crate::phase::{Pause, Request};
 
 /// Most pauses kept, and so most events of one phase: as many as waits.
@@ -62,10 +59,14 @@ pub(super) fn events(
 ) -> impl Iterator<Item = Event> {
     stops.iter().filter(move |stop| stop.position == position).map(move |stop| {
         let start_ns = stop.start_ns.clamp(times.start_ns, times.end_ns);
-        let attributes = vec![
-            integer("guestscope.duration_ns", stop.duration_ns),
-            integer("guestscope.doubt_ns", stop.doubt_ns),
-        ];
-        Event::new("pause", wall(start_ns, wall_offset_ns), attributes, 0)
+        Event {
+            time_unix_nano: wall_ns(start_ns, wall_offset_ns),
+            name: "pause".to_owned(),
+            attributes: vec![
+                integer("guestscope.duration_ns", stop.duration_ns),
+                integer("guestscope.doubt_ns", stop.doubt_ns),
+            ],
+            dropped_attributes_count: 0,
+        }
     })
 }

@@ -5,12 +5,12 @@
 
 use std::{fmt::Display, fs, path::Path, sync::Arc};
 
-use opentelemetry_otlp::tonic_types::transport::{ClientTlsConfig, Identity};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
+use tonic::transport::{ClientTlsConfig, Identity};
 
 use super::{ExportError, settings::TlsFiles};
 

@@ -1,37 +1,32 @@
 //! One attempt to hand a batch to the collector, over gRPC or HTTP, and what came of it.
 //!
-//! Sending is opentelemetry-otlp's `SpanExporter`; this module sorts its outcomes into those that a later
-//! attempt may change and those that it cannot (OTLP specification 1.10, "Failures"). It keeps nothing and
-//! waits for nothing but the answer.
+//! Outcomes are sorted into those that a later attempt may change and those that it cannot (OTLP
+//! specification 1.10, "Failures"). It keeps nothing and waits for nothing but the answer.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{error::Error as _, time::Duration};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use opentelemetry_otlp::{
-    Compression, Protocol as Wire, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig,
-    WithTonicConfig, tonic_types::metadata::MetadataMap,
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
-use opentelemetry_sdk::{
-    Resource,
-    error::{OTelSdkError, OTelSdkResult},
-    trace::{SpanData, SpanExporter as _},
-};
-use tokio::sync::Mutex;
-use tonic::transport::Endpoint;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 
 use super::{
     ExportError, Protocol,
-    bounded::{Allowance, Connector},
-    http::{Answer, LastAnswer, NotingClient},
-    rejections::{Rejection, Rejections},
-    service::{PerService, Service},
+    bounded::Allowance,
+    grpc::Grpc,
+    http::{Http, Refusal, innermost},
     settings::Settings,
-    tls,
 };
+
+/// A collector's partial rejection of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rejection {
+    /// Rejected spans. Zero with a message is a warning.
+    pub(super) spans: u64,
+    /// The collector's words, without secrets.
+    pub(super) message: String,
+}
 
 /// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,124 +48,73 @@ pub(super) enum Delivery {
     Refused(String),
 }
 
-/// Transport to a collector for the program's and the kernel's spans: one connection, one service at a time.
+/// The client for a collector.
+enum Client {
+    Grpc(Box<Grpc>),
+    Http(Box<Http>),
+}
+
+/// Transport to a collector, over one connection.
 pub(super) struct Transport {
-    /// The exporter, with the service whose resource is set.
-    exporter: Mutex<(SpanExporter, Service)>,
-    resources: PerService<Resource>,
+    client: Client,
     settings: Settings,
-    last: LastAnswer,
     allowance: Allowance,
-    rejections: Rejections,
 }
 
 impl Transport {
     /// Must be called inside the event loop that will send. Connects at the first attempt, not now.
-    pub(super) fn new(
-        settings: Settings,
-        resources: PerService<Resource>,
-        rejections: Rejections,
-    ) -> Result<Self, ExportError> {
-        let (last, allowance) = (LastAnswer::default(), Allowance::default());
-        let built = match settings.protocol {
-            Protocol::Grpc => grpc(&settings, allowance.clone())?,
-            Protocol::HttpProtobuf => http(&settings, &last, allowance.clone())?,
+    pub(super) fn new(settings: Settings) -> Result<Self, ExportError> {
+        let allowance = Allowance::default();
+        let client = match settings.protocol {
+            Protocol::Grpc => Client::Grpc(Box::new(Grpc::new(&settings, allowance.clone())?)),
+            Protocol::HttpProtobuf => Client::Http(Box::new(Http::new(&settings, allowance.clone())?)),
         };
-        let mut exporter = built.map_err(|error| ExportError::Build(settings.scrub(&error.to_string())))?;
-        exporter.set_resource(resources.get(Service::Program));
-        let exporter = Mutex::new((exporter, Service::Program));
-        Ok(Self { exporter, resources, settings, last, allowance, rejections })
+        Ok(Self { client, settings, allowance })
     }
 
-    /// Sends a batch once. Its spans are all of one service.
-    pub(super) async fn send(&self, spans: Vec<SpanData>) -> Delivery {
-        self.rejections.take();
+    /// Sends a request once.
+    pub(super) async fn send(&self, request: &ExportTraceServiceRequest) -> Delivery {
         self.allowance.renew();
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        // The library's timeout begins once connected; a host that drops packets needs this one.
-        let limit = self.settings.timeout + Duration::from_secs(1);
-        let Ok(outcome) = tokio::time::timeout(limit, self.export(spans)).await else {
-            let why = format!("no answer within {} ms", self.settings.timeout.as_millis());
-            return Delivery::Later { after: None, suspect: false, why };
+        let timeout = self.settings.timeout;
+        let limit = match self.client {
+            // Its own timeout begins once connected; a host that drops packets needs this one.
+            Client::Grpc(_) => timeout + Duration::from_secs(1),
+            Client::Http(_) => timeout,
         };
-        let answer = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match (outcome, answer) {
-            (Ok(()), _) => Delivery::Taken(self.rejections.take().map(|rejection| self.scrubbed(&rejection))),
-            (Err(_), Some(Answer::Status { code, retry_after })) => by_status(code, retry_after),
-            (Err(_), Some(Answer::Nothing(why))) => {
-                Delivery::Later { after: None, suspect: false, why: self.settings.scrub(&why) }
-            }
-            (Err(error), None) => by_grpc_code(&self.settings.scrub(&words(error))),
+        let sent = tokio::time::timeout(limit, self.attempt(request)).await;
+        sent.unwrap_or_else(|_| {
+            let why = format!("no answer within {} ms", timeout.as_millis());
+            Delivery::Later { after: None, suspect: false, why }
+        })
+    }
+
+    async fn attempt(&self, request: &ExportTraceServiceRequest) -> Delivery {
+        let scrub = |text: &str| self.settings.scrub(text);
+        match &self.client {
+            Client::Grpc(grpc) => match grpc.send(request).await {
+                Ok(response) => Delivery::Taken(rejection(response, scrub)),
+                Err(status) => by_grpc_status(&status, scrub),
+            },
+            Client::Http(http) => match http.send(request).await {
+                Ok(response) => Delivery::Taken(rejection(response, scrub)),
+                Err(Refusal::Status { code, retry_after }) => by_http_status(code, retry_after),
+                Err(Refusal::Nothing(why)) => {
+                    Delivery::Later { after: None, suspect: false, why: scrub(&why) }
+                }
+            },
         }
     }
-
-    async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
-        let service = spans.first().map_or(Service::Program, Service::of);
-        let mut exporter = self.exporter.lock().await;
-        let (exporter, current) = &mut *exporter;
-        if *current != service {
-            exporter.set_resource(self.resources.get(service));
-            *current = service;
-        }
-        exporter.export(spans).await
-    }
-
-    fn scrubbed(&self, rejection: &Rejection) -> Rejection {
-        Rejection { message: self.settings.scrub(&rejection.message), spans: rejection.spans }
-    }
 }
 
-fn words(error: OTelSdkError) -> String {
-    match error {
-        OTelSdkError::InternalFailure(words) => words,
-        OTelSdkError::AlreadyShutdown => "the exporter was shut down".to_owned(),
-        OTelSdkError::Timeout(after) => format!("no answer within {} ms", after.as_millis()),
-    }
-}
-
-type Built = Result<SpanExporter, opentelemetry_otlp::ExporterBuildError>;
-
-fn grpc(settings: &Settings, allowance: Allowance) -> Result<Built, ExportError> {
-    let headers = settings.headers.iter().filter_map(|(name, value)| {
-        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(value).ok()?))
-    });
-    let mut endpoint = Endpoint::from(settings.url.clone()).timeout(settings.timeout);
-    if settings.url.scheme_str() == Some("https") {
-        endpoint = endpoint
-            .tls_config(tls::for_grpc(&settings.tls)?)
-            .map_err(|error| ExportError::Build(settings.scrub(&error.to_string())))?;
-    }
-    let mut builder = SpanExporter::builder()
-        .with_tonic()
-        .with_channel(endpoint.connect_with_connector_lazy(Connector::new(allowance)))
-        .with_timeout(settings.timeout)
-        .with_metadata(MetadataMap::from_headers(headers.collect::<HeaderMap>()))
-        // One retry inside, because only the library sees the collector's RetryInfo.
-        .with_retry_policy(RetryPolicy::recommended().with_max_retries(1));
-    if settings.gzip {
-        builder = builder.with_compression(Compression::Gzip);
-    }
-    Ok(builder.build())
-}
-
-fn http(settings: &Settings, last: &LastAnswer, allowance: Allowance) -> Result<Built, ExportError> {
-    let client = NotingClient::new(settings, Arc::clone(last), allowance)?;
-    let mut builder = SpanExporter::builder()
-        .with_http()
-        .with_protocol(Wire::HttpBinary)
-        .with_http_client(client)
-        .with_endpoint(settings.url.to_string())
-        .with_timeout(settings.timeout)
-        .with_headers(settings.headers.clone().into_iter().collect::<HashMap<_, _>>())
-        .with_retry_policy(RetryPolicy::disabled());
-    if settings.gzip {
-        builder = builder.with_compression(Compression::Gzip);
-    }
-    Ok(builder.build())
+/// What a collector rejected of a request that it took, or its warning.
+fn rejection(response: ExportTraceServiceResponse, scrub: impl Fn(&str) -> String) -> Option<Rejection> {
+    let ExportTracePartialSuccess { rejected_spans, error_message } = response.partial_success?;
+    let spans = u64::try_from(rejected_spans).unwrap_or(0);
+    (spans > 0 || !error_message.is_empty()).then(|| Rejection { spans, message: scrub(&error_message) })
 }
 
 /// HTTP: 400 concerns these spans, 413 their number, everything else the collector or the way to it.
-fn by_status(code: u16, after: Option<Duration>) -> Delivery {
+fn by_http_status(code: u16, after: Option<Duration>) -> Delivery {
     let why = format!("the collector answered {code}");
     match code {
         400 | 422 => Delivery::Refused(why),
@@ -179,20 +123,86 @@ fn by_status(code: u16, after: Option<Duration>) -> Delivery {
     }
 }
 
-/// gRPC: the library says `... failed with gRPC code: CODE`, followed by `: CAUSE` if it was not the
-/// collector.
-fn by_grpc_code(words: &str) -> Delivery {
-    let rest = words.split_once("gRPC code: ").map_or(words, |(_, rest)| rest);
-    let (code, cause) = rest.split_once(": ").map_or((rest, None), |(code, cause)| (code, Some(cause)));
-    let why = match cause {
-        // The innermost cause says most.
-        Some(cause) => cause.rsplit(": ").next().unwrap_or(cause).to_owned(),
-        None => format!("the collector answered {code}"),
-    };
-    match code {
-        "InvalidArgument" if cause.is_none() => Delivery::Refused(why),
-        "ResourceExhausted" if cause.is_none() => Delivery::TooLarge(why),
-        "Internal" | "Unknown" => Delivery::Later { after: None, suspect: cause.is_none(), why },
-        _ => Delivery::Later { after: None, suspect: false, why },
+/// gRPC: a status with a cause is not the collector's, but that of the way to it.
+fn by_grpc_status(status: &Status, scrub: impl Fn(&str) -> String) -> Delivery {
+    if let Some(cause) = status.source() {
+        return Delivery::Later { after: None, suspect: false, why: scrub(&innermost(cause)) };
+    }
+    let code = status.code();
+    let why = format!("the collector answered {code:?}");
+    let after = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    if code == Code::InvalidArgument {
+        return Delivery::Refused(why);
+    }
+    // With a delay the collector is short of something that comes back.
+    if code == Code::ResourceExhausted && after.is_none() {
+        return Delivery::TooLarge(why);
+    }
+    Delivery::Later { after, suspect: matches!(code, Code::Internal | Code::Unknown), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use tonic_types::{ErrorDetails, StatusExt as _};
+
+    use super::*;
+
+    /// A collector that says when it will have room is asked again then; one that does not say so wants less
+    /// at once.
+    #[rstest]
+    #[case::overloaded(Code::ResourceExhausted, Some(7), "later 7")]
+    #[case::too_large(Code::ResourceExhausted, None, "too large")]
+    #[case::busy(Code::Unavailable, Some(7), "later 7")]
+    #[case::away(Code::Unavailable, None, "later")]
+    #[case::bad(Code::InvalidArgument, None, "refused")]
+    #[case::failed(Code::Internal, None, "later suspect")]
+    #[case::confused(Code::Unknown, None, "later suspect")]
+    #[case::not_allowed(Code::PermissionDenied, None, "later")]
+    fn statuses_say_what_to_do(#[case] code: Code, #[case] delay_s: Option<u64>, #[case] expected: &str) {
+        let details = ErrorDetails::with_retry_info(delay_s.map(Duration::from_secs));
+        let status = match delay_s {
+            Some(_) => Status::with_error_details(code, "no", details),
+            None => Status::new(code, "no"),
+        };
+        let said = match by_grpc_status(&status, str::to_owned) {
+            Delivery::Taken(_) => "taken".to_owned(),
+            Delivery::Refused(_) => "refused".to_owned(),
+            Delivery::TooLarge(_) => "too large".to_owned(),
+            Delivery::Later { after, suspect, why } => {
+                assert_eq!(why, format!("the collector answered {code:?}"));
+                let after = after.map(|after| format!(" {}", after.as_secs())).unwrap_or_default();
+                format!("later{after}{}", if suspect { " suspect" } else { "" })
+            }
+        };
+        assert_eq!(said, expected);
+    }
+
+    /// An error of the connection is never the fault of the spans, whatever its code.
+    #[test]
+    fn what_broke_on_the_way_is_tried_again() {
+        let broken = std::io::Error::other("the line is cut");
+        for code in [Code::InvalidArgument, Code::ResourceExhausted, Code::Internal] {
+            let mut status = Status::new(code, "transport error");
+            status.set_source(std::sync::Arc::new(std::io::Error::other(broken.to_string())));
+            let expected = Delivery::Later { after: None, suspect: false, why: "the line is cut".to_owned() };
+            assert_eq!(by_grpc_status(&status, str::to_owned), expected);
+        }
+    }
+
+    #[rstest]
+    #[case::all_taken(None, None)]
+    #[case::nothing_said(Some((0, "")), None)]
+    #[case::a_warning(Some((0, "slow down")), Some((0, "slow down")))]
+    #[case::some_rejected(Some((3, "no quota")), Some((3, "no quota")))]
+    #[case::nonsense(Some((-3, "no quota")), Some((0, "no quota")))]
+    fn partial_success(#[case] said: Option<(i64, &str)>, #[case] expected: Option<(u64, &str)>) {
+        let partial_success = said.map(|(rejected_spans, words)| ExportTracePartialSuccess {
+            rejected_spans,
+            error_message: words.to_owned(),
+        });
+        let found = rejection(ExportTraceServiceResponse { partial_success }, str::to_owned);
+        let expected = expected.map(|(spans, words)| Rejection { spans, message: words.to_owned() });
+        assert_eq!(found, expected);
     }
 }

@@ -3,40 +3,36 @@
 //! The numbers are those of `waits.parquet`, to the nanosecond; times and counts of zero are left out, as in
 //! the spans of phases. CPU and thread numbers stand even where they are zero.
 
-use std::borrow::Cow;
-
-use opentelemetry::{
-    KeyValue, SpanId, TraceFlags, TraceId,
-    trace::{Event, SpanContext, SpanKind, Status, TraceState},
+use opentelemetry_proto::tonic::{
+    common::v1::KeyValue,
+    trace::v1::{
+        Span, Status,
+        span::{Event, SpanKind},
+    },
 };
-use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::{
-    service::Service,
-    spans::{integer, wall},
+    message::{integer, text},
+    spans::{flags, wall_ns},
     timeline::Interval,
     waits::Notes,
 };
 use crate::phase::{Blame, Phase, Wait};
 
 /// The span of a wait in this phase, at these times.
-pub(super) fn span(wait: &Wait, phase: &Phase, times: Interval, wall_offset_ns: i64) -> SpanData {
-    let trace_id = TraceId::from_bytes(phase.trace.trace_id);
-    let span_id = SpanId::from_bytes(wait.span_id(phase.trace.span_id));
-    SpanData {
-        span_context: SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, false, TraceState::default()),
-        parent_span_id: SpanId::from_bytes(phase.trace.span_id),
-        parent_span_is_remote: false,
-        span_kind: SpanKind::Internal,
-        name: Cow::Borrowed(wait.mainly().0.name()),
-        start_time: wall(times.start_ns, wall_offset_ns),
-        end_time: wall(times.end_ns, wall_offset_ns),
+pub(super) fn span(wait: &Wait, phase: &Phase, times: Interval, wall_offset_ns: i64) -> Span {
+    Span {
+        trace_id: phase.trace.trace_id.to_vec(),
+        span_id: wait.span_id(phase.trace.span_id).to_vec(),
+        parent_span_id: phase.trace.span_id.to_vec(),
+        flags: flags(false),
+        name: wait.mainly().0.name().to_owned(),
+        kind: SpanKind::Internal as i32,
+        start_time_unix_nano: wall_ns(times.start_ns, wall_offset_ns),
+        end_time_unix_nano: wall_ns(times.end_ns, wall_offset_ns),
         attributes: attributes(wait),
-        dropped_attributes_count: 0,
-        events: SpanEvents::default(),
-        links: SpanLinks::default(),
-        status: Status::Unset,
-        instrumentation_scope: Service::Kernel.scope(),
+        status: Some(Status::default()),
+        ..Span::default()
     }
 }
 
@@ -47,7 +43,7 @@ fn attributes(wait: &Wait) -> Vec<KeyValue> {
         integer("thread.id", u64::from(wait.thread.tid)),
     ]);
     if wait.blocked_ns > 0 {
-        attributes.push(KeyValue::new("guestscope.blocked_account", wait.account.name()));
+        attributes.push(text("guestscope.blocked_account", wait.account.name()));
     }
     let parts = [
         ("guestscope.blocked_ns", wait.blocked_ns),
@@ -71,40 +67,39 @@ fn attributes(wait: &Wait) -> Vec<KeyValue> {
     if let Some(Blame { tid, account, ns, depth }) = wait.blame {
         attributes.extend([
             integer("guestscope.blame.tid", u64::from(tid)),
-            KeyValue::new("guestscope.blame.account", account.name()),
+            text("guestscope.blame.account", account.name()),
             integer("guestscope.blame.ns", ns),
             integer("guestscope.blame.depth", u64::from(depth)),
         ]);
     }
     if let Some(io) = &wait.io {
         attributes.extend([
-            KeyValue::new("guestscope.device", io.device.to_string()),
-            KeyValue::new("system.device", io.name.to_string()),
-            KeyValue::new("disk.io.direction", io.direction()),
+            text("guestscope.device", io.device.to_string()),
+            text("system.device", io.name.to_string()),
+            text("disk.io.direction", io.direction()),
         ]);
     }
     if let Some(cgroup) = &wait.cgroup {
-        attributes.push(KeyValue::new("guestscope.cgroup", cgroup.to_string()));
+        attributes.push(text("guestscope.cgroup", cgroup.to_string()));
     }
     if !wait.ran_before_comm.is_empty() {
-        attributes.push(KeyValue::new("guestscope.ran_before_comm", wait.ran_before_comm.to_string()));
+        attributes.push(text("guestscope.ran_before_comm", wait.ran_before_comm.to_string()));
     }
     attributes
 }
 
 /// Events of a phase's span, clamped to its times.
-pub(super) fn events(notes: &Notes, times: Interval, wall_offset_ns: i64) -> SpanEvents {
-    let events = notes.events.iter().map(|note| {
+pub(super) fn events(notes: &Notes, times: Interval, wall_offset_ns: i64) -> impl Iterator<Item = Event> {
+    notes.events.iter().map(move |note| {
         let start_ns = note.start_ns.clamp(times.start_ns, times.end_ns);
-        let attributes = vec![
-            KeyValue::new("guestscope.account", note.account.name()),
-            integer("guestscope.duration_ns", note.duration_ns),
-        ];
-        Event::new("wait", wall(start_ns, wall_offset_ns), attributes, 0)
-    });
-    // The library's type has no other constructor.
-    let mut all = SpanEvents::default();
-    all.events = events.collect();
-    all.dropped_count = u32::try_from(notes.left_out).unwrap_or(u32::MAX);
-    all
+        Event {
+            time_unix_nano: wall_ns(start_ns, wall_offset_ns),
+            name: "wait".to_owned(),
+            attributes: vec![
+                text("guestscope.account", note.account.name()),
+                integer("guestscope.duration_ns", note.duration_ns),
+            ],
+            dropped_attributes_count: 0,
+        }
+    })
 }

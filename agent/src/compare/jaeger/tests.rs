@@ -20,7 +20,7 @@ use crate::{
         Accounts, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, Phase, PhaseKind, Request, ThreadId,
         TraceIds,
     },
-    sinks::otlp::{Lines, LiveVerdict},
+    sinks::otlp::{Lines, LiveVerdict, Value},
 };
 
 const MS: u64 = 1_000_000;
@@ -60,7 +60,7 @@ fn bare(at: u64, parent: Option<u64>) -> Phase {
 
 /// What an export of them says, as Jaeger would answer.
 fn body(requests: &[Request]) -> Vec<u8> {
-    let resource = vec![("guestscope.run.id".into(), "run".into())];
+    let resource = vec![("guestscope.run.id".into(), Value::StringValue("run".to_owned()))];
     let mut lines = Lines::new(Vec::new(), "service", resource);
     for request in requests {
         lines.request(Arc::new(request.clone()), LiveVerdict::default(), 0).unwrap();

@@ -57,6 +57,8 @@ fn resource_and_headers_arrive(#[values(Protocol::Grpc, Protocol::HttpProtobuf)]
     let received = collector.received().remove(0);
     assert_eq!(received.header("authorization"), Some("Basic dXNlcjpwQHNz"));
     assert_eq!(received.header("x-tenant"), Some("7"));
+    let agent = received.header("user-agent").expect("it says who it is");
+    assert!(agent.starts_with(concat!("guestscope/", env!("CARGO_PKG_VERSION"))), "{agent}");
     let of = &received.request.resource_spans[0];
     assert_eq!(of.schema_url, SCHEMA_URL);
     let mut attributes: Vec<_> = of.resource.iter().flat_map(|resource| &resource.attributes).collect();

@@ -3,18 +3,19 @@
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
-use opentelemetry_proto::tonic::trace::v1::TracesData;
+use opentelemetry_proto::tonic::{collector::trace::v1::ExportTraceServiceRequest, trace::v1::TracesData};
 use prost::Message as _;
 use rstest::rstest;
 use tempfile::tempdir;
 
 use super::{OFFSET_NS, held, request};
 use crate::otlp::{
-    LiveVerdict, service,
+    LiveVerdict,
+    message::count,
+    service::{PerService, Resources},
     spans::Trace,
     spill::{Spill, SpillError},
     waits::Chosen,
-    wire,
 };
 
 const NAME: &str = "spill.otlp.binpb.zst";
@@ -24,16 +25,16 @@ fn size(folder: &Path) -> Option<u64> {
 }
 
 /// A request as a message of so many spans.
-fn message(number: u64, spans: u64) -> TracesData {
-    let (resources, _) = service::resources("infer", Vec::new());
+fn message(number: u64, spans: u64) -> ExportTraceServiceRequest {
     let trace = Trace::new(request(number, spans), Chosen::default(), LiveVerdict::default(), OFFSET_NS);
-    wire::message(trace.collect(), &(&resources.program).into())
+    let program = trace.map(|(_, span)| span).collect();
+    Resources::new("infer", Vec::new()).request(PerService { program, kernel: Vec::new() })
 }
 
-fn front(spill: &mut Spill) -> Option<TracesData> {
+fn front(spill: &mut Spill) -> Option<ExportTraceServiceRequest> {
     let (spans, message) = spill.front()?;
     let message = message.expect("it can be read");
-    assert_eq!(spans, wire::count(&message));
+    assert_eq!(spans, count(&message));
     Some(message)
 }
 
@@ -45,7 +46,7 @@ fn decompressed(folder: &Path) -> TracesData {
 }
 
 /// Several messages, as protobuf puts them together.
-fn together(messages: impl IntoIterator<Item = TracesData>) -> TracesData {
+fn together(messages: impl IntoIterator<Item = ExportTraceServiceRequest>) -> TracesData {
     TracesData { resource_spans: messages.into_iter().flat_map(|message| message.resource_spans).collect() }
 }
 
@@ -63,7 +64,8 @@ fn messages_leave_in_the_order_in_which_they_came() {
     spill.pop();
     spill.push(&message(4, 4)).expect("there is room");
     assert_eq!(spill.spans(), 9);
-    let rest: Vec<TracesData> = std::iter::from_fn(|| front(&mut spill).inspect(|_| spill.pop())).collect();
+    let rest: Vec<ExportTraceServiceRequest> =
+        std::iter::from_fn(|| front(&mut spill).inspect(|_| spill.pop())).collect();
     assert_eq!(rest, [message(2, 2), message(3, 3), message(4, 4)]);
     assert_eq!((size(folder.path()), spill.spans()), (Some(0), 0), "what has been read takes no room");
     spill.close().expect("it can be removed");
@@ -78,7 +80,7 @@ fn messages_leave_in_the_order_in_which_they_came() {
 fn the_end_keeps_only_what_was_not_read(#[case] read: usize) {
     let folder = tempdir().expect("a folder");
     let mut spill = Spill::new(Some(held(folder.path())), NAME, u64::MAX);
-    let all: Vec<TracesData> = (1..5).map(|number| message(number, 3)).collect();
+    let all: Vec<ExportTraceServiceRequest> = (1..5).map(|number| message(number, 3)).collect();
     for message in &all {
         spill.push(message).expect("there is room");
     }
@@ -153,7 +155,8 @@ fn room_comes_back_while_the_file_is_read() {
     let metadata = fs::metadata(folder.path().join(NAME)).expect("it is there");
     assert!(metadata.blocks() * 512 < 9 << 20, "{} blocks", metadata.blocks());
     spill.close().expect("it can be closed");
-    assert_eq!(wire::count(&decompressed(folder.path())), 7);
+    let left = ExportTraceServiceRequest { resource_spans: decompressed(folder.path()).resource_spans };
+    assert_eq!(count(&left), 7);
 }
 
 #[test]

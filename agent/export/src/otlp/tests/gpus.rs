@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{OFFSET_NS, phase};
+use super::{OFFSET_NS, phase, shown};
 use crate::{
     otlp::{LiveVerdict, spans::Trace, waits::Keeper},
     phase::{GpuReading, Phase, Request},
@@ -43,11 +43,11 @@ fn seen(tail: Option<&'static str>) -> Vec<(String, Vec<String>)> {
     let chosen = keeper.take_of(&request, tail);
     let spans = Trace::new(Arc::new(request), chosen, LiveVerdict::default(), OFFSET_NS);
     spans
-        .map(|span| {
-            let about = span.attributes.iter().filter(|one| one.key.as_str().starts_with("guestscope.gpu."));
-            let mut about: Vec<String> = about.map(|one| format!("{}={}", one.key, one.value)).collect();
+        .map(|(_, span)| {
+            let about = span.attributes.iter().filter(|one| one.key.starts_with("guestscope.gpu."));
+            let mut about: Vec<String> = about.map(shown).collect();
             about.sort();
-            (span.name.to_string(), about)
+            (span.name, about)
         })
         .collect()
 }

@@ -2,11 +2,11 @@
 //! files.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     time::Duration,
 };
 
-use opentelemetry_proto::tonic::{common::v1::any_value::Value, trace::v1::Span};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
 use prost::Message;
 use rstest::rstest;
 use tempfile::tempdir;
@@ -14,10 +14,10 @@ use tempfile::tempdir;
 use super::{
     collector::{Act, Collector, Failure, Received},
     delivery::assert_balance,
-    exporter, held, request, wait, wait_until,
+    exporter, found, held, request, wait, wait_until,
 };
 use crate::{
-    otlp::{Exporter, FINISH, Limits, LiveVerdict, Protocol, SPILL_FILE},
+    otlp::{Exporter, FINISH, Limits, LiveVerdict, Protocol, SPILL_FILE, spans::is_root},
     phase::Phase,
 };
 
@@ -35,30 +35,35 @@ fn offer(exporter: &Exporter, number: u64, phases: u64, waits: u64) -> u64 {
     phases + phases * waits.min(8)
 }
 
-fn text(received: &Received, key: &str) -> Vec<String> {
-    let of = received.request.resource_spans.iter().filter_map(|spans| spans.resource.as_ref());
-    let values = of.flat_map(|resource| &resource.attributes).filter(|pair| pair.key == key);
-    let texts = values.map(|pair| match pair.value.as_ref().and_then(|value| value.value.as_ref()) {
-        Some(Value::StringValue(text)) => text.clone(),
-        other => panic!("{key}: {other:?}"),
-    });
-    texts.collect()
+/// An attribute of a resource.
+fn told(of: &ResourceSpans, key: &str) -> Option<String> {
+    found(&of.resource.as_ref().expect("a resource").attributes, key)
 }
 
-/// Taken spans by service; asserts that none was taken twice.
+fn spans_of(of: &ResourceSpans) -> impl Iterator<Item = &Span> {
+    of.scope_spans.iter().flat_map(|scope| &scope.spans)
+}
+
+/// Spans of these requests by service; asserts that none came twice.
 #[track_caller]
-fn by_service(collector: &Collector) -> BTreeMap<String, Vec<Span>> {
+fn by_service<'a>(received: impl IntoIterator<Item = &'a Received>) -> BTreeMap<String, Vec<Span>> {
     let mut services: BTreeMap<String, Vec<Span>> = BTreeMap::new();
     let mut ids = HashSet::new();
-    for received in collector.received().iter().filter(|received| received.taken) {
-        let names = text(received, "service.name");
-        let [name] = &names[..] else { panic!("one resource, not {names:?}") };
-        for span in received.spans() {
+    for of in received.into_iter().flat_map(|received| &received.request.resource_spans) {
+        let name = told(of, "service.name").expect("a service has a name");
+        for span in spans_of(of) {
             assert!(ids.insert((span.trace_id.clone(), span.span_id.clone())), "twice: {span:?}");
             services.entry(name.clone()).or_default().push(span.clone());
         }
     }
     services
+}
+
+/// The requests that were taken, in order.
+fn taken(collector: &Collector) -> Vec<Received> {
+    let mut received = collector.received();
+    received.retain(|received| received.taken);
+    received
 }
 
 #[rstest]
@@ -72,19 +77,40 @@ fn waits_are_a_service_of_their_own(
     let offered: u64 = (1..101).map(|number| offer(&exporter, number, 3, 2)).sum();
     let health = exporter.finish(FINISH);
     assert_eq!((health.spans_sent, health.traces_sent), (offered, 100), "{health:?}");
-    let services = by_service(&collector);
+    let services = by_service(&taken(&collector));
     assert_eq!(services.keys().collect::<Vec<_>>(), ["infer", "kernel"]);
     assert_eq!((services["infer"].len(), services["kernel"].len()), (300, 600));
     let phases: HashSet<_> = services["infer"].iter().map(|span| (&span.trace_id, &span.span_id)).collect();
     for span in &services["kernel"] {
         assert!(phases.contains(&(&span.trace_id, &span.parent_span_id)), "{span:?}");
     }
-    for received in collector.received() {
-        let namespace = text(&received, "service.namespace");
-        let is_kernel = text(&received, "service.name") == ["kernel"];
-        assert_eq!(namespace, if is_kernel { vec!["infer"] } else { vec![] });
-        assert_eq!(text(&received, "guestscope.platform"), ["VM"], "the rest is the same");
+    for of in collector.received().iter().flat_map(|received| &received.request.resource_spans) {
+        let is_kernel = told(of, "service.name").as_deref() == Some("kernel");
+        assert_eq!(told(of, "service.namespace").as_deref(), is_kernel.then_some("infer"));
+        assert_eq!(told(of, "guestscope.platform").as_deref(), Some("VM"), "the rest is the same");
     }
+}
+
+/// A batch is one request, not one for each service.
+#[rstest]
+fn one_request_carries_both_services(#[values(Protocol::Grpc, Protocol::HttpProtobuf)] protocol: Protocol) {
+    let collector = Collector::start(protocol);
+    let exporter = exporter(&collector.endpoint(), &[], |config| {
+        config.protocol = Some(protocol);
+        config.limits.linger = Duration::from_hours(1);
+    });
+    let offered: u64 = (1..11).map(|number| offer(&exporter, number, 3, 2)).sum();
+    let health = exporter.finish(FINISH);
+    assert_eq!((health.spans_sent, health.traces_sent), (offered, 10), "{health:?}");
+    let received = collector.received();
+    let [received] = &received[..] else { panic!("one request, not {}", received.len()) };
+    let services: Vec<_> = received
+        .request
+        .resource_spans
+        .iter()
+        .map(|of| (told(of, "service.name").expect("a name"), spans_of(of).count()))
+        .collect();
+    assert_eq!(services, [("kernel".to_owned(), 60), ("infer".to_owned(), 30)]);
 }
 
 /// A phase with 3,000 waits shows eight as spans and 32 as events; batches stay within their limits.
@@ -102,7 +128,7 @@ fn a_storm_of_waits_stays_within_the_limits(
     let health = exporter.finish(FINISH);
     assert_eq!((health.spans_sent, health.traces_sent), (offered, 10), "{health:?}");
     assert_eq!((health.waits_left_out, health.spans_dropped), (0, 0));
-    let services = by_service(&collector);
+    let services = by_service(&taken(&collector));
     assert_eq!((services["infer"].len(), services["kernel"].len()), (100, 800));
     for span in &services["infer"] {
         assert_eq!((span.events.len(), span.dropped_events_count), (32, 1_000 - 8 - 32), "{span:?}");
@@ -154,10 +180,11 @@ fn both_services_come_back_from_the_file(
     let health = exporter.finish(FINISH);
     assert_eq!((health.spans_sent, health.traces_sent), (offered, 51), "{health:?}");
     assert!(!folder.path().join(SPILL_FILE).exists(), "nothing is left to keep");
-    let services = by_service(&collector);
+    let services = by_service(&taken(&collector));
     // The first batch was stalled, and is not among the taken ones.
-    let first = collector.received()[0].spans().count();
-    assert_eq!((services["infer"].len(), services["kernel"].len() + first), (4 * 51, 12 * 51));
+    let first = by_service(&collector.received()[..1]);
+    let all = |service: &str| services[service].len() + first.get(service).map_or(0, Vec::len);
+    assert_eq!((all("infer"), all("kernel")), (4 * 51, 12 * 51));
 }
 
 /// A collector that is away at the end, and one that wants smaller batches.
@@ -178,6 +205,18 @@ fn waits_are_kept_and_halved_like_phases() {
     collector.wait(|received| received.iter().any(|batch| batch.taken));
     let health = exporter.finish(FINISH);
     assert_eq!((health.spans_sent, health.traces_sent), (offered, 30), "{health:?}");
-    let services = by_service(&collector);
+    let services = by_service(&taken(&collector));
     assert_eq!((services["infer"].len(), services["kernel"].len()), (90, 720));
+    // When the outermost span of a trace has been taken, so have its waits.
+    let mut waits: HashMap<Vec<u8>, usize> = HashMap::new();
+    for of in taken(&collector).iter().flat_map(|received| &received.request.resource_spans) {
+        let is_kernel = told(of, "service.name").as_deref() == Some("kernel");
+        for span in spans_of(of) {
+            if is_kernel {
+                *waits.entry(span.trace_id.clone()).or_default() += 1;
+            } else if is_root(span) {
+                assert_eq!(waits.get(&span.trace_id), Some(&(3 * 8)));
+            }
+        }
+    }
 }

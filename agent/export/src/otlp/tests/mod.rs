@@ -10,8 +10,8 @@ mod kernel;
 mod outages;
 mod proxy;
 mod queue;
+mod requests;
 mod settings;
-mod shapes;
 mod spans;
 mod stops;
 mod timeline;
@@ -28,11 +28,12 @@ use std::{
 };
 
 use guestscope_contract::{Account, Source};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 
 use crate::{
     clock::ClockPair,
     guarded::Directory,
-    otlp::{Config, Exporter, Limits, LiveVerdict, WallClock},
+    otlp::{Config, Exporter, Limits, LiveVerdict, Value, WallClock},
     phase::{Accounts, Counts, Ending, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
 };
 
@@ -48,6 +49,37 @@ fn held(folder: &Path) -> Directory {
     let held = Directory::open(folder).expect("a folder");
     std::fs::remove_dir(folder).expect("it is empty");
     held
+}
+
+/// An attribute of a resource.
+fn platform() -> (Cow<'static, str>, Value) {
+    (Cow::from("guestscope.platform"), Value::StringValue("VM".to_owned()))
+}
+
+/// An attribute as `key=value`.
+pub(super) fn shown(attribute: &KeyValue) -> String {
+    fn value(of: Option<&AnyValue>) -> String {
+        match of.and_then(|of| of.value.as_ref()).expect("an attribute has a value") {
+            Value::StringValue(text) => text.clone(),
+            Value::IntValue(number) => number.to_string(),
+            Value::BoolValue(truth) => truth.to_string(),
+            Value::ArrayValue(list) => {
+                let texts = list.values.iter().map(|of| format!("{:?}", value(Some(of))));
+                format!("[{}]", texts.collect::<Vec<_>>().join(","))
+            }
+            Value::DoubleValue(_)
+            | Value::KvlistValue(_)
+            | Value::BytesValue(_)
+            | Value::StringValueStrindex(_) => panic!("none of ours: {of:?}"),
+        }
+    }
+    format!("{}={}", attribute.key, value(attribute.value.as_ref()))
+}
+
+/// The value of an attribute in this list.
+fn found(attributes: &[KeyValue], key: &str) -> Option<String> {
+    let attribute = attributes.iter().find(|attribute| attribute.key == key)?;
+    shown(attribute).split_once('=').map(|(_, value)| value.to_owned())
 }
 
 /// A phase of request `number`, 1 ms on a CPU, for cases to change.
@@ -124,7 +156,7 @@ fn exporter(endpoint: &str, variables: &[(&str, &str)], change: impl FnOnce(&mut
     let mut config = Config {
         endpoint: Some(endpoint.to_owned()),
         service_name: "infer".to_owned(),
-        resource: vec![(Cow::from("guestscope.platform"), "VM".into())],
+        resource: vec![platform()],
         clock: WallClock::new(ClockPair { monotonic_ns: 0, wall_ns: OFFSET_NS.cast_unsigned() }),
         limits: Limits {
             linger: Duration::from_millis(5),

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use opentelemetry_proto::tonic::trace::v1::TracesData;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message as _;
 use rstest::rstest;
 use tempfile::tempdir;
@@ -27,7 +27,7 @@ use crate::{
     otlp::{
         Config, Exporter, FINISH, LiveVerdict, Protocol,
         keep::{REFUSED_FRAMES, SPILL_FRAMES},
-        wire,
+        message::count,
     },
     phase::Request,
 };
@@ -67,7 +67,7 @@ fn framed(folder: &Path) -> u64 {
     let of = |name| {
         let Ok(file) = fs::File::open(folder.join(name)) else { return 0 };
         let plain = zstd::stream::decode_all(file).expect("it is a whole zstd file");
-        wire::count(&TracesData::decode(&plain[..]).expect("it is one message"))
+        count(&ExportTraceServiceRequest::decode(&plain[..]).expect("it is one message"))
     };
     of(SPILL_FRAMES) + of(REFUSED_FRAMES)
 }
@@ -193,4 +193,20 @@ fn what_the_end_does_not_wait_for_stays() {
     assert_balance(&health, offered);
     assert_eq!(health.spans_dropped, 0, "{health:?}");
     assert_eq!(framed(folder.path()), health.spans_spilled);
+}
+
+/// A collector that says nothing is named with how long it was waited for.
+#[rstest]
+#[case::grpc(Protocol::Grpc, "Timeout expired")]
+#[case::http(Protocol::HttpProtobuf, "no answer within 100 ms")]
+fn a_collector_without_an_answer_is_told(#[case] protocol: Protocol, #[case] expected: &str) {
+    let folder = tempdir().expect("a folder");
+    let collector = Collector::start(protocol);
+    collector.judge(|_| Act::Stall);
+    let variables = [("OTEL_EXPORTER_OTLP_TIMEOUT", "100")];
+    let exporter = exporter(&collector.endpoint(), &variables, into(folder.path(), protocol));
+    exporter.offer(request(1, 3), LiveVerdict::default());
+    wait_until(|| exporter.health().last_error.is_some_and(|error| error.contains(expected)));
+    let health = exporter.finish(Duration::ZERO);
+    assert_balance(&health, 3);
 }

@@ -1,5 +1,6 @@
 //! Which setting wins, what a URL means, and that nothing secret is shown.
 
+use guestscope_base::Hint as _;
 use insta::assert_snapshot;
 use rstest::rstest;
 

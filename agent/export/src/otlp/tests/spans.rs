@@ -4,28 +4,23 @@ use std::{borrow::Cow, sync::Arc};
 
 use guestscope_contract::Account;
 use insta::assert_snapshot;
-use opentelemetry_proto::{
-    tonic::trace::v1::{Span, TracesData},
-    transform::trace::tonic::group_spans_by_resource_and_scope,
-};
-use opentelemetry_sdk::trace::SpanData;
-use proptest::prelude::*;
-use prost::Message;
+use opentelemetry_proto::tonic::trace::v1::{Span, TracesData, span::SpanKind};
 use rstest::rstest;
 
-use super::{OFFSET_NS, phase, request};
+use super::{OFFSET_NS, found, phase, platform, request};
 use crate::{
     otlp::{
-        LiveVerdict, breakdown, service,
-        size::span_bytes,
+        LiveVerdict, breakdown,
+        service::{PerService, Resources},
         spans::{COUNT_KEYS, TIME_KEYS, Trace, is_root},
         waits::Chosen,
     },
     phase::{Accounts, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, Phase, PhaseKind, Request},
 };
 
-fn spans(request: Request, verdict: LiveVerdict) -> Vec<SpanData> {
-    Trace::new(Arc::new(request), Chosen::default(), verdict, OFFSET_NS).collect()
+fn spans(request: Request, verdict: LiveVerdict) -> Vec<Span> {
+    let trace = Trace::new(Arc::new(request), Chosen::default(), verdict, OFFSET_NS);
+    trace.map(|(_, span)| span).collect()
 }
 
 /// A request with everything that a span can hold.
@@ -71,13 +66,10 @@ fn rich() -> Request {
 #[test]
 fn a_request_as_json() {
     let verdict = LiveVerdict { cause: Some(Cow::from("throttled")), tail: Some(Cow::from("p99")) };
-    let (resources, _) = service::resources("infer", vec![(Cow::from("guestscope.platform"), "VM".into())]);
-    let mut resource_spans =
-        group_spans_by_resource_and_scope(spans(rich(), verdict), &(&resources.program).into());
-    // The resource is a set without an order.
-    for resource in resource_spans.iter_mut().filter_map(|of| of.resource.as_mut()) {
-        resource.attributes.sort_by(|one, other| one.key.cmp(&other.key));
-    }
+    let program = spans(rich(), verdict);
+    let request =
+        Resources::new("infer", vec![platform()]).request(PerService { program, kernel: Vec::new() });
+    let resource_spans = request.resource_spans;
     // A filter is a regular expression, and this text is full of numbers.
     let version = concat!('"', env!("CARGO_PKG_VERSION"), '"').replace('.', r"\.");
     insta::with_settings!({ filters => vec![(version.as_str(), r#""VERSION""#)] }, {
@@ -90,9 +82,9 @@ fn a_process_is_a_trace_of_its_own() {
     let process = Phase { kind: PhaseKind::Process, ..phase(1, 1, None, "python3") };
     let spans = spans(Request { phases: vec![process] }, LiveVerdict::default());
     let [span] = &spans[..] else { panic!("one span, not {}", spans.len()) };
-    assert_eq!(span.span_kind, opentelemetry::trace::SpanKind::Internal);
+    assert_eq!(span.kind(), SpanKind::Internal);
     assert!(is_root(span));
-    assert!(span.attributes.iter().all(|attribute| attribute.key.as_str() != "guestscope.request"));
+    assert_eq!(found(&span.attributes, "guestscope.request"), None);
 }
 
 #[test]
@@ -103,7 +95,7 @@ fn a_request_joins_the_trace_of_the_program() {
     let spans = spans(Request { phases: vec![joined] }, LiveVerdict::default());
     assert!(is_root(&spans[0]));
     // Bit 8: it is known whether the parent is remote. Bit 9: it is. Bit 0: sampled.
-    assert_eq!(Span::from(spans[0].clone()).flags, 0x301);
+    assert_eq!(spans[0].flags, 0x301);
 }
 
 #[test]
@@ -143,34 +135,7 @@ fn a_breakdown_says_what_of_poll_was_for_sockets() {
 
 #[test]
 fn a_wall_clock_before_1970_stays_readable() {
-    let spans: Vec<SpanData> =
-        Trace::new(request(1, 2), Chosen::default(), LiveVerdict::default(), i64::MIN).collect();
-    assert!(spans.iter().all(|span| span.start_time == std::time::SystemTime::UNIX_EPOCH));
-}
-
-proptest! {
-    /// Batches are measured by the estimate: it must not be too low, nor far off.
-    #[test]
-    fn estimates_are_those_of_the_encoder(
-        accounts in prop::array::uniform11(0_u64..u64::MAX / 16),
-        counts in prop::collection::vec(any::<u64>(), COUNT_NAMES.len()),
-        name in ".{0,60}",
-        edges_lost in 0_u64..3,
-        lost in any::<bool>(),
-    ) {
-        let phase = Phase {
-            name: name.as_str().into(),
-            accounts: Accounts(accounts),
-            counts: Counts::from_array(counts.try_into().unwrap()),
-            edges_lost,
-            ending: if lost { Ending::Lost } else { Ending::Ended },
-            ..phase(1, 1, None, "")
-        };
-        let cause = Some(Cow::from("helper.runq"));
-        let span = spans(Request { phases: vec![phase] }, LiveVerdict { cause, tail: None }).remove(0);
-        let estimate = span_bytes(&span);
-        let scope = opentelemetry_proto::tonic::trace::v1::ScopeSpans { spans: vec![span.into()], ..Default::default() };
-        let encoded = scope.encoded_len();
-        prop_assert!(encoded <= estimate && estimate <= encoded + 16, "{estimate} for {encoded}");
-    }
+    let trace = Trace::new(request(1, 2), Chosen::default(), LiveVerdict::default(), i64::MIN);
+    let starts: Vec<u64> = trace.map(|(_, span)| span.start_time_unix_nano).collect();
+    assert_eq!(starts, [0, 0]);
 }

@@ -1,10 +1,10 @@
 //! Events of the whole guest, on the spans of the phases that were open.
 
-use std::{sync::Arc, time::UNIX_EPOCH};
+use std::sync::Arc;
 
-use opentelemetry_sdk::trace::SpanData;
+use opentelemetry_proto::tonic::trace::v1::Span;
 
-use super::{OFFSET_NS, phase};
+use super::{OFFSET_NS, found, phase, shown};
 use crate::{
     otlp::{LiveVerdict, spans::Trace, waits::Keeper},
     phase::{Pause, Phase, Request, Restored, RestoredBy},
@@ -13,17 +13,14 @@ use crate::{
 const MS: u64 = 1_000_000;
 
 /// Name, start, length and doubt of each event, ms; the start relative to the request's.
-fn events(span: &SpanData, from_ns: u64) -> Vec<(String, f64, f64, f64)> {
+fn events(span: &Span, from_ns: u64) -> Vec<(String, f64, f64, f64)> {
     let ms = |ns: u64| ns as f64 / MS as f64;
-    let each = span.events.events.iter().map(|event| {
-        let number = |key: &str| {
-            let found = event.attributes.iter().find(|attribute| attribute.key.as_str() == key);
-            found.and_then(|attribute| attribute.value.as_str().parse().ok()).expect("a number")
-        };
-        let wall_ns = event.timestamp.duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
-        let at_ns = wall_ns.checked_add_signed(-OFFSET_NS).expect("after the start") - from_ns;
+    let each = span.events.iter().map(|event| {
+        let number =
+            |key| found(&event.attributes, key).and_then(|text| text.parse().ok()).expect("a number");
+        let at_ns = event.time_unix_nano.checked_add_signed(-OFFSET_NS).expect("after the start") - from_ns;
         (
-            event.name.to_string(),
+            event.name.clone(),
             ms(at_ns),
             ms(number("guestscope.duration_ns")),
             ms(number("guestscope.doubt_ns")),
@@ -50,15 +47,12 @@ fn a_pause_is_an_event_of_every_phase_that_it_lies_in() {
         keeper.stopped(Pause { start_ns, duration_ns: duration * MS, doubt_ns: MS });
     }
     let chosen = keeper.take(&request);
-    let spans: Vec<SpanData> =
-        Trace::new(Arc::new(request), chosen, LiveVerdict::default(), OFFSET_NS).collect();
+    let trace = Trace::new(Arc::new(request), chosen, LiveVerdict::default(), OFFSET_NS);
+    let spans: Vec<Span> = trace.map(|(_, span)| span).collect();
     let of = |name: &str, start: u64| {
-        let at = UNIX_EPOCH
-            + std::time::Duration::from_nanos((from_ns + start * MS).saturating_add_signed(OFFSET_NS));
-        let is_it = |span: &&SpanData| {
-            let late = span.start_time.duration_since(at).unwrap_or_default();
-            span.name == name && late.as_millis() == 0 && span.start_time >= at
-        };
+        let at_ns = (from_ns + start * MS).saturating_add_signed(OFFSET_NS);
+        let is_it =
+            |span: &&Span| span.name == name && (at_ns..at_ns + MS).contains(&span.start_time_unix_nano);
         events(spans.iter().find(is_it).expect("it has a span"), from_ns)
     };
     let pause = |at, duration| ("pause".to_owned(), at, duration, 1.0);
@@ -69,12 +63,8 @@ fn a_pause_is_an_event_of_every_phase_that_it_lies_in() {
     assert_eq!(second[1], pause(80.0, 10.0));
     let cut = pause(second[0].1, 30.0);
     assert!((second[0].1 - 40.0).abs() < 0.01 && second[0] == cut, "{second:?}");
-    let attribute = |span: &SpanData| {
-        let key = "guestscope.overlay.pause_ns";
-        span.attributes.iter().find(|attribute| attribute.key.as_str() == key).map(|it| it.value.to_string())
-    };
     let root = spans.iter().find(|span| span.name == "infer").expect("it has a span");
-    assert_eq!(attribute(root).as_deref(), Some("60000000"));
+    assert_eq!(found(&root.attributes, "guestscope.overlay.pause_ns").as_deref(), Some("60000000"));
 }
 
 #[test]
@@ -102,12 +92,10 @@ fn that_the_guest_was_restored_is_an_event_of_every_phase_that_was_open() {
     let chosen = keeper.take(&request);
     let spans = Trace::new(Arc::new(request), chosen, LiveVerdict::default(), OFFSET_NS);
     let seen: Vec<String> = spans
-        .map(|span| {
-            let events = span.events.events.iter().map(|event| {
-                let wall_ns = event.timestamp.duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
-                let at_ns = (wall_ns as u64).checked_add_signed(-OFFSET_NS).expect("it fits") - from_ns;
-                let attribute = &event.attributes[0];
-                format!("{} {}={} {}", event.name, attribute.key, attribute.value.as_str(), at_ns / MS)
+        .map(|(_, span)| {
+            let events = span.events.iter().map(|event| {
+                let at_ns = event.time_unix_nano.checked_add_signed(-OFFSET_NS).expect("it fits") - from_ns;
+                format!("{} {} {}", event.name, shown(&event.attributes[0]), at_ns / MS)
             });
             format!("{}: {}", span.name, events.collect::<Vec<_>>().join(", "))
         })

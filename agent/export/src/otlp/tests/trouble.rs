@@ -20,13 +20,15 @@ use super::{
     proxy::Proxy,
     wait_until,
 };
-use crate::otlp::{Config, FINISH, Limits, Protocol, REFUSED_FILE, SPILL_FILE, keep::SPILL_FRAMES, wire};
+use crate::otlp::{
+    Config, FINISH, Limits, Protocol, REFUSED_FILE, SPILL_FILE, keep::SPILL_FRAMES, message::count,
+};
 
 /// Number of spans in a file of lines in the run folder.
 pub(super) fn lying(folder: &Path, file: &str) -> u64 {
     let lines = fs::read(folder.join(file)).unwrap_or_default();
     let lines = lines.split_inclusive(|&byte| byte == b'\n');
-    lines.map(|line| wire::count(&serde_json::from_slice(line).expect("a line of spans"))).sum()
+    lines.map(|line| count(&serde_json::from_slice(line).expect("a line of spans"))).sum()
 }
 
 pub(super) fn into(folder: &Path, protocol: Protocol) -> impl FnOnce(&mut Config) {

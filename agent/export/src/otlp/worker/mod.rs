@@ -2,10 +2,9 @@
 //! it.
 //!
 //! At any time a span is in one place: the queue, the request that is being turned into spans, the batches in
-//! hand, or a file. The spans of a batch are of one service. Short outages are waited out with the batch in
-//! hand; only when the queue is half full does its older part go to the spill file, so a collector's restart
-//! costs the observed machine no disk writes. Live spans and those from the file take turns, the latter in
-//! order and at a bounded rate.
+//! hand, or a file. Short outages are waited out with the batch in hand; only when the queue is half full does
+//! its older part go to the spill file, so a collector's restart costs the observed machine no disk writes.
+//! Live spans and those from the file take turns, the latter in order and at a bounded rate.
 
 mod settle;
 
@@ -20,16 +19,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use opentelemetry_sdk::trace::SpanData;
+use opentelemetry_proto::tonic::{collector::trace::v1::ExportTraceServiceRequest, trace::v1::Span};
 use tokio::{select, task::yield_now, time::sleep_until};
 
 use super::{
     Limits,
     backoff::Backoff,
-    keep::{Keep, Kept},
+    keep::Keep,
+    message::{self, span_bytes},
     queue::{Due, Queue},
-    service::{PerService, Service},
-    size::span_bytes,
+    service::{PerService, Resources, Service},
     spans::Trace,
     transport::Transport,
 };
@@ -39,7 +38,7 @@ const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
 /// Spans that are sent together.
 struct Batch {
-    spans: Vec<SpanData>,
+    request: ExportTraceServiceRequest,
     attempts: u32,
     origin: Origin,
 }
@@ -55,7 +54,7 @@ enum Origin {
 
 impl Batch {
     fn len(&self) -> u64 {
-        self.spans.len() as u64
+        message::count(&self.request)
     }
 }
 
@@ -70,17 +69,16 @@ enum Next {
 pub(super) struct Worker {
     queue: Arc<Queue>,
     transport: Arc<Transport>,
+    resources: Resources,
     limits: Limits,
-    /// Most bytes of a batch's spans: the rest is the resource.
+    /// Most bytes of a batch's spans: the rest is the resources.
     batch_bytes: usize,
     /// Most spans of a batch: falls when the collector finds batches too large.
     batch_spans: usize,
     hand: VecDeque<Batch>,
     open: Option<Trace>,
-    /// Filled batches not yet in hand.
-    ready: VecDeque<Batch>,
     /// A span that did not fit into the last batch.
-    left_over: Option<SpanData>,
+    left_over: Option<(Service, Span)>,
     keep: Keep,
     /// Batch that the spill file did not take, and when to try again.
     unkept: Option<(Batch, Instant)>,
@@ -91,23 +89,23 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// `resource_bytes` is what each batch carries beside its spans.
+    /// A worker that sends over this transport what the queue and the files have.
     pub(super) fn new(
         queue: Arc<Queue>,
         transport: Transport,
         keep: Keep,
         limits: Limits,
-        resource_bytes: usize,
+        resources: Resources,
     ) -> Self {
         Self {
             queue,
             transport: Arc::new(transport),
-            batch_bytes: limits.batch_bytes.saturating_sub(resource_bytes),
+            batch_bytes: limits.batch_bytes.saturating_sub(resources.bytes()),
+            resources,
             batch_spans: limits.batch_spans.max(1),
             limits,
             hand: VecDeque::new(),
             open: None,
-            ready: VecDeque::new(),
             left_over: None,
             keep,
             unkept: None,
@@ -122,8 +120,7 @@ impl Worker {
     pub(super) async fn run(mut self) {
         while let Some(batch) = self.next().await {
             let transport = Arc::clone(&self.transport);
-            let spans = batch.spans.clone();
-            let Some(delivery) = self.meanwhile(async move { transport.send(spans).await }).await else {
+            let Some(delivery) = self.meanwhile(transport.send(&batch.request)).await else {
                 self.hand.push_front(batch);
                 break;
             };
@@ -217,7 +214,7 @@ impl Worker {
         }
         loop {
             return match self.keep.oldest()? {
-                Ok(spans) => Some(Batch { spans, attempts: 0, origin: Origin::File { last_part: true } }),
+                Ok(request) => Some(Batch { request, attempts: 0, origin: Origin::File { last_part: true } }),
                 Err((lost, error)) => {
                     self.keep.leave_behind();
                     self.queue.unkept(error);
@@ -233,41 +230,35 @@ impl Worker {
 
     fn due_in_queue(&mut self) -> Option<Batch> {
         let open = self.open.as_ref().is_some_and(|trace| trace.len() > 0);
-        let started = open || self.left_over.is_some() || !self.ready.is_empty();
+        let started = open || self.left_over.is_some();
         (started || self.queue.due() == Due::Now).then(|| self.fill(self.batch_spans)).flatten()
     }
 
     /// The oldest spans that make a batch, or none.
     fn fill(&mut self, most: usize) -> Option<Batch> {
-        if self.ready.is_empty() {
-            let PerService { program, kernel } = self.collect(most);
-            let filled = [kernel, program].into_iter().filter(|spans| !spans.is_empty());
-            // The waits of a trace leave before its phases: when its outermost span has been taken, so has
-            // all of it.
-            self.ready = filled.map(|spans| Batch { spans, attempts: 0, origin: Origin::Queue }).collect();
-        }
-        self.ready.pop_front()
+        let spans = self.collect(most);
+        let request = self.resources.request(spans);
+        let is_some = !request.resource_spans.is_empty();
+        is_some.then_some(Batch { request, attempts: 0, origin: Origin::Queue })
     }
 
-    /// Takes up to `most` of the oldest spans, and per service as many bytes as a batch may have.
-    fn collect(&mut self, most: usize) -> PerService<Vec<SpanData>> {
-        let mut spans = PerService::<Vec<SpanData>>::default();
-        let mut bytes = PerService::<usize>::default();
-        for _ in 0..most {
-            let Some(span) = self.next_span() else { break };
-            let service = Service::of(&span);
-            let (spans, bytes) = (spans.get_mut(service), bytes.get_mut(service));
-            *bytes += span_bytes(&span);
-            if *bytes > self.batch_bytes && !spans.is_empty() {
-                self.left_over = Some(span);
+    /// Takes up to `most` of the oldest spans, and as many bytes as a batch may have.
+    fn collect(&mut self, most: usize) -> PerService<Vec<Span>> {
+        let mut spans = PerService::<Vec<Span>>::default();
+        let mut bytes = 0;
+        for taken in 0..most {
+            let Some((service, span)) = self.next_span() else { break };
+            bytes += span_bytes(&span);
+            if bytes > self.batch_bytes && taken > 0 {
+                self.left_over = Some((service, span));
                 break;
             }
-            spans.push(span);
+            spans.get_mut(service).push(span);
         }
         spans
     }
 
-    fn next_span(&mut self) -> Option<SpanData> {
+    fn next_span(&mut self) -> Option<(Service, Span)> {
         if let Some(span) = self.left_over.take() {
             return Some(span);
         }
@@ -306,15 +297,14 @@ impl Worker {
 
     /// Writes a batch to the spill file, or gives it back.
     fn spill(&mut self, batch: Batch) -> Result<(), Batch> {
-        let spans = batch.len();
-        match self.keep.spill(batch.spans) {
-            Kept::Written => {
-                self.queue.book(|books| books.spilled += spans);
+        match self.keep.spill(&batch.request) {
+            Ok(()) => {
+                self.queue.book(|books| books.spilled += batch.len());
                 Ok(())
             }
-            Kept::Not { spans, error } => {
+            Err(error) => {
                 self.queue.unkept(error);
-                Err(Batch { spans, ..batch })
+                Err(batch)
             }
         }
     }

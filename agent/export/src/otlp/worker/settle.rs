@@ -5,7 +5,11 @@
 use std::time::{Duration, Instant};
 
 use super::{Batch, Next, Origin, Worker};
-use crate::otlp::{rejections::Rejection, spans::is_root, transport::Delivery};
+use crate::otlp::{
+    message,
+    spans::is_root,
+    transport::{Delivery, Rejection},
+};
 
 /// Attempts with spans on which the collector fails internally, before they are set aside for the others.
 const SUSPECT_ATTEMPTS: u32 = 5;
@@ -34,10 +38,10 @@ impl Worker {
                 Next::Send
             }
             Delivery::Refused(why) => {
-                self.set_aside(batch, &why);
+                self.set_aside(&batch, &why);
                 Next::Send
             }
-            Delivery::TooLarge(why) if batch.spans.len() > 1 => {
+            Delivery::TooLarge(why) if batch.len() > 1 => {
                 self.queue.away(Some(why));
                 self.halve(batch);
                 Next::Pause(self.backoff.delay(None))
@@ -50,8 +54,8 @@ impl Worker {
     fn taken(&mut self, batch: &Batch, rejected: u64) {
         let (spans, from_file) = (batch.len(), batch.origin != Origin::Queue);
         // The collector does not say which spans it rejected: then no trace of the batch counts as complete.
-        let traces =
-            if rejected > 0 { 0 } else { batch.spans.iter().filter(|span| is_root(span)).count() as u64 };
+        let roots = message::spans(&batch.request).filter(|span| is_root(span));
+        let traces = if rejected > 0 { 0 } else { roots.count() as u64 };
         self.queue.book(|books| {
             books.sent += spans;
             books.traces_sent += traces;
@@ -75,7 +79,7 @@ impl Worker {
         batch.attempts += u32::from(suspect);
         self.failures += 1;
         if batch.attempts >= SUSPECT_ATTEMPTS {
-            self.set_aside(batch, &why);
+            self.set_aside(&batch, &why);
         } else {
             self.queue.away(Some(why));
             self.hand.push_front(batch);
@@ -88,9 +92,10 @@ impl Worker {
 
     /// Splits the batch in two, and makes smaller batches from now on.
     fn halve(&mut self, mut batch: Batch) {
-        let second = batch.spans.split_off(batch.spans.len() / 2);
-        self.batch_spans = batch.spans.len().max(1);
-        self.hand.push_front(Batch { spans: second, attempts: 0, origin: batch.origin });
+        let half = batch.len() as usize / 2;
+        let request = message::split_off(&mut batch.request, half);
+        self.batch_spans = half.max(1);
+        self.hand.push_front(Batch { request, attempts: 0, origin: batch.origin });
         if let Origin::File { last_part } = &mut batch.origin {
             *last_part = false;
         }
@@ -98,9 +103,9 @@ impl Worker {
     }
 
     /// Moves the batch out of the way of the others, into the file of refused spans.
-    fn set_aside(&mut self, batch: Batch, why: &str) {
+    fn set_aside(&mut self, batch: &Batch, why: &str) {
         let (spans, origin) = (batch.len(), batch.origin);
-        let kept = self.keep.refused(batch.spans);
+        let kept = self.keep.refused(&batch.request);
         self.queue.refused(format!("{why}: {spans} spans refused"));
         if let Err(error) = &kept {
             self.queue.unkept(error.clone());
