@@ -102,13 +102,13 @@ impl Cache {
         fs::create_dir_all(&partial).with_context(|| format!("folder: {}", partial.display()))?;
         make(&partial)?;
         write_whole(&partial.join(STAMP), hash(inputs).as_bytes())?;
-        // Without a valid stamp somebody has changed what is there.
+        // Without a valid stamp the content has been changed.
         remove_folder(&path)?;
         fs::rename(&partial, &path).with_context(|| format!("folder: {}", path.display()))?;
         Ok(path)
     }
 
-    /// Removes unfinished work on other versions of the entry: nobody will go on with it.
+    /// Removes unfinished work on other versions of the entry: it will never be continued.
     fn drop_other_partials(&self, name: &str, keep: &Path) -> Result<()> {
         for entry in fs::read_dir(&self.root)?.flatten() {
             let path = entry.path();

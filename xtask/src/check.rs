@@ -16,7 +16,7 @@ use crate::{
     toolchain::{self, Toolchain},
 };
 
-/// What programs embed.
+/// The library that programs embed.
 const MARKER: &str = "guestscope-marker";
 
 /// One item.
@@ -26,13 +26,13 @@ pub(crate) struct Item {
     pub(crate) verdict: Verdict,
 }
 
-/// What became of it.
+/// Outcome of an item.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Passed,
-    /// What is wrong.
+    /// It failed, with the reason.
     Failed(String),
-    /// Why it could not be looked at.
+    /// It could not be run, with the reason.
     NotRun(String),
 }
 
@@ -106,7 +106,7 @@ fn bpf_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
     ]);
     command.args(["--target", "bpfel-unknown-none", "-Z", "build-std=core"]);
     command.arg("--target-dir").arg(xtask.workspace.target.join("bpf-check"));
-    // Warnings are shown and do not fail it: a nightly of tomorrow has lints that nobody here has seen.
+    // Warnings are shown and do not fail it: a later nightly may have new lints.
     item(xtask, if clippy { "clippy on the BPF target" } else { "check on the BPF target" }, &mut command)
 }
 

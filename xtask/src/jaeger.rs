@@ -67,7 +67,7 @@ pub(crate) struct Jaeger {
 
 #[derive(Debug)]
 enum Running {
-    /// Started by somebody else.
+    /// Started by another process.
     Theirs,
     /// Ends with this value.
     Ours(Child),
@@ -78,9 +78,9 @@ enum Running {
 /// Lifetime of a Jaeger that is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// As long as this verb, however the verb ends.
+    /// Until this verb ends, in whatever way.
     WithTheVerb,
-    /// Until somebody ends it.
+    /// Until the user ends it.
     OnItsOwn,
 }
 

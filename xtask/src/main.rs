@@ -1,7 +1,8 @@
 //! Every developer command of this repository: `cargo xtask VERB`.
 //!
-//! `demo` and `test` take a fresh Debian or Ubuntu with cargo, git and root all the way; `check` and `jaeger` are
-//! parts of them. One file per verb, one per thing that has to be had. Nothing here is needed to use guestscope.
+//! `demo` and `test` take a fresh Debian or Ubuntu with cargo, git and root all the way; `check` and `jaeger`
+//! are parts of them. One file per verb, one per thing that has to be had. Nothing here is needed to use
+//! guestscope.
 
 mod apt;
 mod arm64;
@@ -80,10 +81,12 @@ enum Verb {
     },
     /// Run every workload of the studies once under the agent: medians, speed, and where the time went
     Studies {
-        /// Rows of `guestscope-workloads list` by the begin of their names, like "train" or "infer ic"; all if none is named
+        /// Rows of `guestscope-workloads list` by a prefix of their names, like "train" or "infer ic"; all if
+        /// none is named
         #[arg(value_name = "ROW")]
         names: Vec<String>,
-        /// As large as in the studies: hours, and 16 GB of disk meanwhile. Without it long rows are cut, and say so
+        /// As large as in the studies: hours, and 16 GB of disk meanwhile. Without it long rows are cut, and
+        /// say so
         #[arg(long)]
         full: bool,
         /// Threads of the workloads [default: as many as there are CPUs]
@@ -99,7 +102,8 @@ enum Verb {
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         repetitions: Option<u16>,
     },
-    /// Give thousands of hostile run folders to the verbs that read folders: none may crash, wait or take 300 MB
+    /// Give thousands of hostile run folders to the verbs that read folders: none may crash, wait or take 300
+    /// MB
     Fuzz {
         /// Good folders, changed at random; each goes to two verbs
         #[arg(long, default_value_t = 10_000)]

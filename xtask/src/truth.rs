@@ -1,7 +1,8 @@
 //! The verb `truth`: the long form of what the verb `test` judges by one experiment of each kind.
 //!
-//! Injected faults of random sizes, each judged alone, and comparisons of a platform with and without one cause. Prints the
-//! tests' own table. It takes root and a machine that is left in peace: nothing else may be built or measured beside it.
+//! Injected faults of random sizes, each judged alone, and comparisons of a platform with and without one
+//! cause. Prints the tests' own table. It takes root and a machine that is left in peace: nothing else may be
+//! built or measured beside it.
 
 use std::{io::Write as _, time::Duration};
 
@@ -31,7 +32,8 @@ pub(crate) enum Judge {
     Run,
     /// A fault in every tenth of 200 requests of real servers, beside their clients' clocks (3 minutes)
     Servers,
-    /// One cause in one of two platforms, named by `compare`: 20 of each kind, and 20 times the same platform (half an hour)
+    /// One cause in one of two platforms, named by `compare`: 20 of each kind, and 20 times the same platform
+    /// (half an hour)
     Compare,
 }
 
@@ -40,7 +42,7 @@ pub(crate) enum Judge {
 pub(crate) struct Options {
     /// All if none is named.
     pub(crate) judges: Vec<Judge>,
-    /// Of each kind.
+    /// Number of faults of each kind.
     pub(crate) repetitions: Option<u16>,
 }
 
@@ -130,7 +132,8 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     Ok(holds)
 }
 
-/// The tests' own table, which is the last that they print: its head is wider than the row of the fault that has the same name.
+/// The tests' own table, which is the last that they print: its head is wider than the row of the fault that
+/// has the same name.
 fn table(text: &str, judge: Judge) -> &str {
     text.rfind(judge.head()).map_or("", |begin| &text[begin..])
 }

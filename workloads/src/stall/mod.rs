@@ -1,7 +1,8 @@
-//! Faults of known kind and size: requests that do the same work each time, and some of them are hit. Yields a log of
-//! what was injected, measured by whoever injected it: the truth that an observer is held against.
+//! Faults of known kind and size: requests that do the same work each time, some of them with a fault. Yields
+//! a log of the injected faults, measured by the injector: the reference for judging an observer.
 //!
-//! A kind is one file in `kinds/`. It does not know requests, schedules or logs, and nothing here knows a kind.
+//! A kind is one file in `kinds/`. It does not know requests, schedules or logs, and nothing here knows a
+//! kind.
 
 pub mod error;
 pub mod kinds;
@@ -25,7 +26,7 @@ pub struct Kind {
     /// As on the command line and in the log.
     pub name: &'static str,
     pub what: &'static str,
-    /// Of the machine and whoever runs it, for people.
+    /// Requirements on the machine and its operator, for people.
     pub needs: &'static str,
     /// What its size is, between which bounds, and without --size.
     pub unit: Unit,
@@ -43,7 +44,7 @@ impl Kind {
     }
 }
 
-/// What the kinds are told before the first request.
+/// Settings that kinds get before the first request.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The CPUs that this process may use, at least one.
@@ -86,7 +87,8 @@ pub struct Injected {
     pub count: Option<u64>,
 }
 
-/// A fault that is ready to be injected. All calls come from the thread of the requests; dropping it undoes everything.
+/// A fault that is ready to be injected. All calls come from the thread of the requests; dropping it undoes
+/// everything.
 pub trait Fault {
     /// Once, before the first request and after all faults were made.
     fn begin(&mut self) -> Result<(), StallError> {

@@ -1,7 +1,8 @@
 //! The verb `bench`: what observing costs, measured side by side in one run, as ratios with their spread.
 //!
-//! Prints a table and writes the same numbers to target/bench/bench.json. Nothing is asserted about time: machines are
-//! noisy, and a number is for people to judge. Rounds of all variants alternate, so that drift hits each alike.
+//! Prints a table and writes the same numbers to target/bench/bench.json. Nothing is asserted about time:
+//! machines are noisy, and a number is for people to judge. Rounds of all variants alternate, so that drift
+//! hits each alike.
 
 mod busy;
 mod causes;
@@ -105,11 +106,13 @@ pub(crate) enum Part {
     /// Programs in Python that nobody edited, with and without their automatic marks (2 GB to download), only
     /// if it is named
     Python,
-    /// What `compare` names of ResNet-50 beside busy loops and bursts, and of one that gives its memory back (15 minutes), only if it is named
+    /// What `compare` names of ResNet-50 beside busy loops and bursts, and of one that gives its memory back
+    /// (15 minutes), only if it is named
     Causes,
     /// Our workloads beside PyTorch in Python (5 GB to download), only if it is named
     Pytorch,
-    /// Losses and memory over --minutes beside a collector that goes away and hostile neighbours, only if it is named, and alone
+    /// Losses and memory over --minutes beside a collector that goes away and hostile neighbours, only if it
+    /// is named, and alone
     Soak,
 }
 
@@ -232,7 +235,8 @@ impl Bench<'_> {
         command
     }
 
-    /// `rounds` measurements of each variant, one round of all after the other. The order turns with the rounds.
+    /// `rounds` measurements of each variant, one round of all after the other. The order turns with the
+    /// rounds.
     fn alternate<T>(
         &self,
         label: &str,

@@ -19,7 +19,7 @@ use super::{Bench, Row, two_results};
 const REQUESTS: &str = "400";
 /// Between looks at the programs, which are gone with the agent.
 const LOOK: Duration = Duration::from_millis(200);
-/// The programs that are told by name.
+/// Number of programs that are listed by name.
 const LARGEST: usize = 3;
 
 /// One row.
@@ -58,7 +58,7 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     )])
 }
 
-/// One program, as bpftool tells of it.
+/// One program, as bpftool lists it.
 struct Program {
     id: u64,
     name: String,

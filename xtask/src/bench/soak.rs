@@ -52,12 +52,12 @@ struct Programs {
     soak: PathBuf,
 }
 
-/// A program that is ended when nobody needs it any more.
+/// A child process that is killed when it is dropped.
 struct Helper(Child);
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -249,7 +249,7 @@ fn verdict(text: &str, counts: &Value, looks: &[Look]) -> Result<bool> {
         out,
         "RSS: {peak:.0} kB at most, {over_all:+.0} kB/h over all, {slope:+.0} kB/h in the last quarter"
     )?;
-    // Nobody knows whose spans are in the folder, the program's or the kernel's: none may be left there.
+    // It is unknown whose spans are in the folder, the program's or the kernel's: none may be left there.
     let is_whole = edges + dropped + rows + spilled == 0 && arrived >= did;
     let is_well = is_whole && slope < FLAT_KB_PER_H;
     writeln!(out, "{}", if is_well { "nothing lost, nothing grows" } else { "NOT as it shall be" })?;

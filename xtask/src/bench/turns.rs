@@ -34,7 +34,7 @@ enum Said {
     Error(String),
 }
 
-/// A program that works when it is told to.
+/// A program that works on command.
 struct Runner {
     name: String,
     child: Child,
@@ -44,7 +44,7 @@ struct Runner {
     result: Option<Value>,
 }
 
-/// What came of a program.
+/// Result of a program.
 pub(super) struct Outcome {
     /// The line of JSON that it printed.
     pub(super) result: Value,

@@ -94,7 +94,7 @@ pub(super) fn options(workload: &Workload) -> Vec<String> {
 fn remove_abandoned() {
     let Ok(namespaces) = fs::read_dir(NAMESPACES) else { return };
     let names = namespaces.flatten().map(|namespace| namespace.file_name().to_string_lossy().into_owned());
-    // A namespace that stays harms nobody.
+    // A namespace that stays does no harm.
     names.filter(|name| is_of_dead(name)).for_each(|name| drop(tool("ip", &["netns", "delete", &name])));
 }
 

@@ -32,7 +32,7 @@ fn here() -> String {
 }
 
 /// Whether a lab on this boot and in this PID namespace made it, and its process is gone. A later process
-/// with the same number keeps it alive, which harms nobody else.
+/// with the same ID keeps it alive, which does no harm.
 pub(super) fn is_of_dead(name: &str) -> bool {
     let own = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix(&here())?.strip_prefix('-'));
     let pid = own.and_then(|rest| rest.split('-').next());

@@ -78,7 +78,7 @@ impl Fault for Pause {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(source) => return Err(failed("read", source)),
             }
-            // After this time nobody is there.
+            // After this time the host will not stop the guest any more.
             if clock::monotonic_ns() - started_ns > PATIENCE_NS + size {
                 return Err(failed("read", ErrorKind::TimedOut.into()));
             }
