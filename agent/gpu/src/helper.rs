@@ -225,7 +225,7 @@ impl Helper {
                     (None, None, _) if self.devices.is_none() => {
                         Some(format!("it does not start here ({status}): it needs glibc 2.34"))
                     }
-                    (None, None, _) => Some(format!("it ended by itself ({status})")),
+                    (None, None, _) => Some(format!("it exited ({status})")),
                 };
             }
             if Instant::now() >= by {

@@ -84,7 +84,7 @@ async fn whatever_a_helper_does_is_told_and_ends_nothing_else() {
         ("printf '{\"sample\":{\"device\":0}}\\n'", "what it said makes no sense"),
         (&long, "what it said makes no sense"),
         ("exit 3", "it does not start here (exit status: 3): it needs glibc 2.34"),
-        ("printf '{\"hello\":{}}\\n'; exit 3", "it ended by itself (exit status: 3)"),
+        ("printf '{\"hello\":{}}\\n'; exit 3", "it exited (exit status: 3)"),
         ("kill -SEGV $$", "it was ended by signal 11, inside the driver's library"),
         ("printf '{\"failed\":{\"what\":\"no \\\\u001bdriver\"}}\\n'; exit 1", "no driver"),
     ];

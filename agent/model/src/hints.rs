@@ -130,8 +130,8 @@ pub fn hints(seen: &[Seen], asked: &Asked) -> Vec<Hint> {
 pub fn left(program: &Untrusted, processes: &[u32]) -> Option<Hint> {
     let (first, more) = (processes.first()?, processes.len() - 1);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let saw = format!("ended, and what it has started goes on unobserved (pid {first}{rest})");
-    let advice = "start it so that it stays in the foreground, or `guestscope attach` to what goes on";
+    let saw = format!("ended, and what it has started continues unobserved (pid {first}{rest})");
+    let advice = "start it so that it stays in the foreground, or use `guestscope attach` on the processes that it started";
     Some(Hint::new(program, &saw, advice, None))
 }
 

@@ -86,7 +86,7 @@ pub(super) fn detect(root: &Root, subject: Subject, cgroup: &Cgroup, notes: &mut
     let by_mount_and_cgroup = !by_namespaces && id.is_some() && has_own_mounts(root, subject, notes);
     let is_container = by_namespaces || by_mount_and_cgroup;
     for (source, name) in &names {
-        let ignored = if is_container { "" } else { ", ignored: no namespaces of its own" };
+        let ignored = if is_container { "" } else { ", ignored: no separate namespaces" };
         notes.add(About::Container, source.clone(), format!("{name}{ignored}"));
     }
     if !is_container {

@@ -223,7 +223,7 @@ fn gvisor_makes_no_microvm_of_a_machine() {
 fn a_stray_file_is_shown_and_said_to_be_ignored() {
     let guest = read(&recorded("firecracker"), "KVMKVMKVM");
     let stray = guest.evidence.iter().find(|evidence| evidence.source == "/.dockerenv").unwrap();
-    assert_eq!(stray.says, "docker, ignored: no namespaces of its own");
+    assert_eq!(stray.says, "docker, ignored: no separate namespaces");
 }
 
 #[test]

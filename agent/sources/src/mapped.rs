@@ -63,7 +63,7 @@ pub fn look(pid: i32, marks: &Marks, functions: Option<&Functions>) -> io::Resul
     let mut problem = |text, is_ours| problems.push(Problem { text, is_ours });
     let (maps, is_cut) = tasks::maps(pid)?;
     if is_cut {
-        problem(format!("process {pid} has mapped too much to be read: the rest was not looked at"), false);
+        problem(format!("process {pid} has mapped too much to be read: the rest was not checked"), false);
     }
     let spin = spin_code(&maps);
     if maps.is_empty() {
@@ -97,7 +97,7 @@ pub fn look(pid: i32, marks: &Marks, functions: Option<&Functions>) -> io::Resul
         true
     });
     if left + more > 0 {
-        let text = format!("{} more files of process {pid} could not be looked at", left + more);
+        let text = format!("{} more files of process {pid} could not be checked", left + more);
         problems.push(Problem { text, is_ours: false });
     }
     Ok(Looked { spin, problems })

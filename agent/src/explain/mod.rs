@@ -38,7 +38,7 @@ pub enum ExplainError {
     /// The request exists, but is in no statistics.
     #[error("request {}: {number}", match why {
         NotCounted::Warmup => "was a warm-up, and is compared with nothing",
-        NotCounted::Unfinished => "has no end of its own, so its duration means nothing",
+        NotCounted::Unfinished => "has no recorded end, so its duration means nothing",
         NotCounted::Damaged => "is damaged, its accounts do not add up",
     })]
     NotCounted {
@@ -191,7 +191,7 @@ fn nothing(explanation: &Explanation, folder: &Path) -> String {
     let left_out = explanation.summary.left_out;
     let kinds = [
         (left_out.warmups, "warm-up"),
-        (left_out.unfinished, "without an end of its own"),
+        (left_out.unfinished, "without a recorded end"),
         (left_out.damaged, "damaged"),
     ];
     let kinds: Vec<String> =

@@ -245,7 +245,7 @@ impl Launched {
             &arguments.observation,
         )?;
         if status.is_none() {
-            out::say("the program goes on, and is observed no more\n");
+            out::say("the program continues, and is no longer observed\n");
         }
         let stopped = self.signals.stopped_by().map_or(0, |signal| 128 + signal as i32);
         Ok(status.map_or(stopped, exit_code))

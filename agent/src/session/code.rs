@@ -79,7 +79,7 @@ impl Told {
             if self.0.len() < MOST_TOLD && self.0.insert(text.clone()) {
                 new.push(text);
                 if self.0.len() == MOST_TOLD {
-                    new.push("no more of these warnings are told".to_owned());
+                    new.push("further warnings of this kind are not printed".to_owned());
                 }
             }
         }
@@ -147,7 +147,7 @@ impl Code {
         if no_answer == NoAnswer::Late {
             self.passed_over.insert(pid);
         }
-        let text = format!("what process {pid} has mapped is not looked at: {no_answer}");
+        let text = format!("mappings of process {pid} are not checked: {no_answer}");
         Problem { text, is_ours: false }
     }
 
@@ -291,7 +291,7 @@ mod tests {
         let many = new_ones(0..10 * MOST_TOLD);
         assert_eq!(
             (many.len(), many.last().map(String::as_str)),
-            (MOST_TOLD - 4 + 1, Some("no more of these warnings are told"),)
+            (MOST_TOLD - 4 + 1, Some("further warnings of this kind are not printed"),)
         );
         assert_eq!(new_ones(5_000..5_001), [""; 0]);
     }

@@ -54,7 +54,7 @@ impl Graphics {
 
     fn over(&mut self, why: &str) {
         let more = if self.tallies.is_empty() { "" } else { " any more" };
-        out::say(&format!("warning: graphics processors are not looked at{more}: {why}\n"));
+        out::say(&format!("warning: graphics processors are not read{more}: {why}\n"));
         self.record.ended_early = Some(why.to_owned());
     }
 

@@ -176,7 +176,7 @@ impl Begun {
         // All threads exist, and no further process is started.
         let processes: Vec<u32> = program.into_iter().chain(graphics.pid()).collect();
         if let Err(error) = privileges::only_what_is_used(About { processes: &processes, files }) {
-            out::say(&format!("warning: the agent runs without a filter of its own system calls: {error}\n"));
+            out::say(&format!("warning: the agent runs without its filter of system calls: {error}\n"));
         }
         Ok(Session {
             feed,

@@ -119,7 +119,7 @@ fn the_doctor_says_what_a_file_makes_possible() {
         // What runs already is found by the iterator, which needs the kernel's own.
         let start = ground.command(&["attach", "--btf", "kernel.btf", "--pid", "1"]);
         assert_snapshot!(refusal(&ground, start), @r"
-        error: attaching needs the task iterator: missing: threads that run already, for `attach`: needs BTF of the kernel's own
+        error: attaching needs the task iterator: missing: threads that are already running, for `attach`: needs BTF of the kernel's own
 
         hint: task iterators need Linux 5.8 and BTF of the kernel's own; `guestscope run -- CMD` does without them, and `guestscope doctor` tells what else this kernel allows
         ");

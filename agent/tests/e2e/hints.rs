@@ -61,7 +61,7 @@ fn what_goes_on_behind_the_program_is_told() {
     let done = server(ground.run(), &python, &["daemon"]);
     let summary = done.summary();
     let saw = summary["hints"][0]["saw"].as_str().unwrap_or_default();
-    assert!(saw.contains("goes on unobserved (pid "), "{summary}");
+    assert!(saw.contains("continues unobserved (pid "), "{summary}");
 }
 
 #[test]

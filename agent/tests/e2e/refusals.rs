@@ -184,7 +184,7 @@ fn no_btf() {
             tiny_disk(place.as_ref(), 4096);
         }
         assert_snapshot!(refusal(&ground, ground.run().program("true")), @r"
-        error: the kernel has no BTF of its own, and the formats of tracepoints cannot be read: no tracefs at /sys/kernel/tracing or /sys/kernel/debug/tracing
+        error: the kernel has no BTF, and the formats of tracepoints cannot be read: no tracefs at /sys/kernel/tracing or /sys/kernel/debug/tracing
 
         hint: mount it (`mount -t tracefs tracefs /sys/kernel/tracing`) for three accounts, or give the kernel's BTF with `--btf FILE` for all
         ");

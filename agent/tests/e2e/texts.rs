@@ -51,7 +51,7 @@ fn doctor() {
     let (_, rest) = text.split_once('\n').expect("more than one line");
     let (hooks, rest) = rest.split_once("evidence\n").expect("evidence");
     // Which signs there are is the hypervisor's to say.
-    let (hooks, signs) = hooks.split_once("\nsign     state        what it tells\n").expect("signs");
+    let (hooks, signs) = hooks.split_once("\nsource   state        what it shows\n").expect("signs");
     assert_snapshot!("doctor_hooks", hooks);
     assert!(signs.starts_with("vmgenid  ") && signs.contains("\nvmclock  "), "{signs}");
     let headings: Vec<&str> = rest

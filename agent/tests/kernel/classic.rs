@@ -129,7 +129,7 @@ fn a_refused_program_is_replaced_by_its_twin() {
     assert!(prepared.attach(&wrong).is_err(), "the program of another tracepoint is refused");
     let verdict = prepared.put_in_place(&wrong).expect("the twin is taken");
     assert_eq!(verdict.outcome, Outcome::Fallback);
-    assert_eq!(verdict.consequence, "when a wait ended, by raw_tp/sched_waking: it was refused");
+    assert_eq!(verdict.consequence, "end of a wait, by raw_tp/sched_waking: it was refused");
     let without = Hook { twin: None, ..wrong };
     assert!(prepared.put_in_place(&without).is_err(), "without a twin nothing can be observed");
     let optional = Hook { is_needed: false, ..without };

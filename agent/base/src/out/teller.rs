@@ -71,7 +71,7 @@ fn run(messages: &Receiver<Message>, dropped: &AtomicUsize, say: impl Fn(&str)) 
         }
         let dropped = dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            say(&format!("warning: {dropped} messages were dropped: nobody read them in time\n"));
+            say(&format!("warning: {dropped} messages were dropped: their reader was too slow\n"));
         }
     }
 }
@@ -93,7 +93,7 @@ mod tests {
         let said = Mutex::new(Vec::new());
         run(&messages, &AtomicUsize::new(3), |text| said.lock().expect("no panic").push(text.to_owned()));
         is_done.try_recv().expect("the end was told");
-        let dropped = "warning: 3 messages were dropped: nobody read them in time\n";
+        let dropped = "warning: 3 messages were dropped: their reader was too slow\n";
         assert_eq!(said.into_inner().expect("no panic"), ["a", dropped, "b"]);
     }
 }

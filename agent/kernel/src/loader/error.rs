@@ -26,7 +26,7 @@ pub enum LoadError {
     #[error(transparent)]
     Btf(#[from] BtfError),
     /// No BTF, and no usable formats of tracepoints.
-    #[error("the kernel has no BTF of its own, and {0}")]
+    #[error("the kernel has no BTF, and {0}")]
     Formats(#[from] FormatError),
     /// The supplied BTF is not usable.
     #[error("cannot use the BTF file `{}`: {source}", path.shown())]

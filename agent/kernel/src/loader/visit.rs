@@ -37,7 +37,7 @@ pub enum VisitError {
     #[error(transparent)]
     Object(#[from] LoadError),
     /// The kernel side says of a task what this agent does not know.
-    #[error("the iterator says what nobody knows")]
+    #[error("the task iterator returned an unknown value")]
     Unknown,
 }
 

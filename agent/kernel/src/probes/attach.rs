@@ -7,7 +7,7 @@ pub const HOOKS: &[Hook] = &[Hook {
     id: "iter/task",
     program: "attach",
     place: Place::Iterator,
-    purpose: "threads that run already, for `attach`",
+    purpose: "threads that are already running, for `attach`",
     is_needed: false,
     twin: None,
     classic: None,

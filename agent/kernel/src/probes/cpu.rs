@@ -7,7 +7,7 @@ pub const HOOKS: &[Hook] = &[Hook {
     id: "perf_event/cpu-clock",
     program: "sample",
     place: Place::Sampler,
-    purpose: "inside cpu: own code, busy-waiting, page faults, system calls, softirqs",
+    purpose: "composition of cpu: own code, busy-waiting, page faults, system calls, softirqs",
     is_needed: false,
     twin: None,
     classic: None,

@@ -4,8 +4,8 @@ use super::{Hook, tracepoint};
 
 /// The accounts do not need them.
 pub const HOOKS: &[Hook] = &[
-    tracepoint!("sock_send_length", "what is sent over sockets, with its bytes", needed: false),
-    tracepoint!("sock_recv_length", "what is received over sockets, with its bytes", needed: false),
-    tracepoint!("tcp_retransmit_skb", "what TCP had to send again", needed: false),
-    tracepoint!("tcp_destroy_sock", "when a socket is gone", needed: false),
+    tracepoint!("sock_send_length", "sends over sockets, with their bytes", needed: false),
+    tracepoint!("sock_recv_length", "receives over sockets, with their bytes", needed: false),
+    tracepoint!("tcp_retransmit_skb", "retransmissions of TCP", needed: false),
+    tracepoint!("tcp_destroy_sock", "end of a socket", needed: false),
 ];

@@ -25,7 +25,7 @@ pub const HOOKS: &[Hook] = &[Hook {
     id: "uprobe/guestscope_edge",
     program: "edge",
     place: Place::Marker,
-    purpose: "begin and end of phases",
+    purpose: "start and end of phases",
     is_needed: true,
     twin: None,
     classic: None,

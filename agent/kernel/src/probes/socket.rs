@@ -19,18 +19,18 @@ macro_rules! hook {
 
 /// The ledgers do not need them.
 pub const HOOKS: &[Hook] = &[
-    hook!("sk_data_ready", "sk_data_ready", "socket_ready", "since when a request waits to be taken"),
+    hook!("sk_data_ready", "sk_data_ready", "socket_ready", "time when a request arrived"),
     hook!(
         "sock_recv_length",
         "sock_recv_length/requests",
         "socket_received",
-        "begins of requests by connections (--requests)"
+        "starts of requests, by connection (--requests)"
     ),
     hook!(
         "sock_send_length",
         "sock_send_length/requests",
         "socket_sent",
-        "ends of requests by connections (--requests)"
+        "ends of requests, by connection (--requests)"
     ),
     hook!(
         "inet_sock_set_state",
@@ -42,6 +42,6 @@ pub const HOOKS: &[Hook] = &[
         "tcp_destroy_sock",
         "tcp_destroy_sock/requests",
         "socket_gone",
-        "the same where the client ended them"
+        "the same, if the client closed them"
     ),
 ];

@@ -99,17 +99,15 @@ fn has_device(root: &Root, driver: &str) -> bool {
 fn vmgenid_sign(traces: &Traces) -> Sign {
     let state = traces.state();
     let (consequence, remedy) = match state {
-        State::Present => {
-            ("that the guest was restored from a snapshot, by the kernel's log".to_owned(), None)
-        }
-        State::Absent => ("nothing tells of restoring: it shows as a pause, or not at all".to_owned(), None),
+        State::Present => ("restores of the guest from a snapshot, from the kernel's log".to_owned(), None),
+        State::Absent => ("not offered here: a restore shows as a pause, or not at all".to_owned(), None),
         State::Unsupported => (
-            "the hypervisor tells of restoring, and the kernel does not listen".to_owned(),
-            Some("a kernel from 5.18 on with CONFIG_VMGENID listens"),
+            "offered by the hypervisor, but not supported by this kernel".to_owned(),
+            Some("kernels from 5.18 on with CONFIG_VMGENID support it"),
         ),
         State::Refused => (
             format!(
-                "the kernel's log may not be read ({}), and few kernels tell otherwise",
+                "the kernel's log may not be read ({}), and few kernels report it in another way",
                 traces.refused.as_deref().unwrap_or_default()
             ),
             Some("CAP_SYSLOG allows it, in a container with /dev/kmsg"),
@@ -121,11 +119,11 @@ fn vmgenid_sign(traces: &Traces) -> Sign {
 fn vmclock_sign(traces: &Traces) -> Sign {
     let state = traces.state();
     let (consequence, remedy) = match state {
-        State::Present => ("that the guest was restored or moved, by its clock's page".to_owned(), None),
-        State::Absent => ("nothing tells of moving: it shows as a pause, or not at all".to_owned(), None),
+        State::Present => ("restores and moves of the guest, from its clock's page".to_owned(), None),
+        State::Absent => ("not offered here: a move shows as a pause, or not at all".to_owned(), None),
         State::Unsupported => (
-            "the hypervisor tells of moving, and the kernel does not give it on".to_owned(),
-            Some("a kernel from 6.13 on with CONFIG_PTP_1588_CLOCK_VMCLOCK does"),
+            "offered by the hypervisor, but not supported by this kernel".to_owned(),
+            Some("kernels from 6.13 on with CONFIG_PTP_1588_CLOCK_VMCLOCK support it"),
         ),
         State::Refused => (
             format!("{} may not be read: {}", vmclock::PATH, traces.refused.as_deref().unwrap_or_default()),

@@ -75,8 +75,8 @@ fn what_was_seen_says_which_option_helps(
 
 #[rstest]
 #[case::nothing(&[], None)]
-#[case::a_daemon(&[70], Some("ended, and what it has started goes on unobserved (pid 70)"))]
-#[case::more(&[70, 71, 75], Some("ended, and what it has started goes on unobserved (pid 70 and 2 more)"))]
+#[case::a_daemon(&[70], Some("ended, and what it has started continues unobserved (pid 70)"))]
+#[case::more(&[70, 71, 75], Some("ended, and what it has started continues unobserved (pid 70 and 2 more)"))]
 fn what_goes_on_behind_a_program_is_told(#[case] processes: &[u32], #[case] expected: Option<&str>) {
     assert_eq!(left(&"srv".into(), processes).map(|hint| hint.saw).as_deref(), expected);
 }

@@ -128,10 +128,10 @@ fn render_hooks(page: &mut Page, hooks: &[Verdict]) {
 
 /// Signs are not counted as hooks: most hypervisors offer none of them.
 fn render_signs(page: &mut Page, signs: &[Sign]) {
-    let columns = signs.iter().map(|sign| sign.source.name().len()).max().unwrap_or(0).max(4);
+    let columns = signs.iter().map(|sign| sign.source.name().len()).max().unwrap_or(0).max(6);
     let indent = columns + 2 + State::Unsupported.name().len() + 2;
-    let head = format!("{}  {}", left("sign", columns), left("state", indent - columns - 2));
-    page.line(&[Piece::new(format!("{head}what it tells"), Emphasis::Faint)]);
+    let head = format!("{}  {}", left("source", columns), left("state", indent - columns - 2));
+    page.line(&[Piece::new(format!("{head}what it shows"), Emphasis::Faint)]);
     for sign in signs {
         let name = format!("{}  ", left(sign.source.name(), columns));
         let emphasis = match sign.state {

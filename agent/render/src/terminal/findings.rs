@@ -137,7 +137,7 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
         Cause::Account(Account::Gpu) => "waited for the GPU",
         Cause::Account(Account::Fault) => "slept in page faults",
         Cause::Account(Account::Sleep) => "slept",
-        Cause::Account(Account::Other) => "waited for what has no account of its own",
+        Cause::Account(Account::Other) => "waited for something without a separate account",
         Cause::Suspended if one => "was suspended",
         Cause::Suspended => "were suspended",
         Cause::Queue => "waited for their turn",

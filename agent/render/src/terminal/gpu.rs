@@ -24,7 +24,7 @@ pub(super) fn lines(page: &mut Page, facts: &RunFacts) {
     }
     if let Some(why) = &record.ended_early {
         let why = page.name(why, 300);
-        fact(page, "gpu", &format!("not looked at to the end: {why}"), Emphasis::Warning);
+        fact(page, "gpu", &format!("not read to the end: {why}"), Emphasis::Warning);
     }
 }
 

@@ -169,7 +169,7 @@ fn head(text: &str) -> io::Result<Head> {
     let status = status.and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
     let status: u16 = status.ok_or_else(|| invalid("not an answer of HTTP"))?;
     if (300..400).contains(&status) {
-        return Err(invalid(&format!("status {status}: it leads elsewhere, where nobody goes")));
+        return Err(invalid(&format!("status {status}: redirects are not followed")));
     }
     let mut length = None;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
@@ -183,7 +183,7 @@ fn head(text: &str) -> io::Result<Head> {
         let is_coded =
             name.eq_ignore_ascii_case("content-encoding") || name.eq_ignore_ascii_case("transfer-encoding");
         if is_coded && !value.eq_ignore_ascii_case("identity") {
-            return Err(invalid("an answer that is packed or in pieces, which nobody asked for"));
+            return Err(invalid("the answer is compressed or chunked, which was not requested"));
         }
     }
     Ok(Head { status, length })

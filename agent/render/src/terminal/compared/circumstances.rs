@@ -59,7 +59,7 @@ pub(super) fn circumstances(page: &mut Page, compared: &Compared, notes: Notes) 
     let name = page.name(&comparison.request, 40);
     page.sentence(
         &format!(
-            "runs: {}; {requests} {what} `{name}` in each; platforms told apart by {}",
+            "runs: {}; {requests} {what} `{name}` in each; platforms grouped by {}",
             runs.join(", "),
             compared.by
         ),
@@ -69,7 +69,7 @@ pub(super) fn circumstances(page: &mut Page, compared: &Compared, notes: Notes) 
     if warmup > 0 {
         page.sentence(
             &format!(
-                "{} at the begins of the runs left out as warm-up",
+                "{} at the start of the runs left out as warm-up",
                 counted(warmup, "request", "requests")
             ),
             Emphasis::None,

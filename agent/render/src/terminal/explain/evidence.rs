@@ -176,7 +176,7 @@ impl Words<'_> {
                 format!("{comm} (pid {pid}, this process itself)")
             }
             Culprit::Ran { comm, pid } => format!("{comm} (pid {pid})"),
-            Culprit::Idle => "nobody (the CPU was idle)".to_owned(),
+            Culprit::Idle => "no thread (the CPU was idle)".to_owned(),
             Culprit::Kept(blame) => self.blamed(*blame, by.kept_ns),
             Culprit::Woken { tid } => format!("ended by {}", self.thread(*tid)),
             Culprit::Device { name, is_write: true } => format!("writing to {name}"),
