@@ -1,4 +1,4 @@
-//! A collector for tests: takes OTLP over HTTP on this machine and answers as it is told.
+//! A collector for tests: takes OTLP over HTTP on this machine and answers as the test chooses.
 //!
 //! One connection at a time, kept open, bodies by Content-Length: all that the agent's client needs.
 

@@ -1,4 +1,5 @@
-//! `guestscope export --to otlp`: every span of a folder arrives once, or it is told how many did not.
+//! `guestscope export --to otlp`: every span of a folder arrives once, or the number of missing ones is
+//! reported.
 
 use std::{collections::BTreeMap, path::Path, process::Output};
 

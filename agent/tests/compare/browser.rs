@@ -1,4 +1,4 @@
-//! Chromium without a window, told what to do over two pipes in the DevTools protocol.
+//! Chromium without a window, controlled over two pipes by the DevTools protocol.
 //!
 //! Yields [`Browser`]. It is ended by its number when the test is over, or after a minute.
 

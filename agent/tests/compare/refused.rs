@@ -139,7 +139,7 @@ fn a_folder_takes_no_run_of_others_out_of_a_comparison(#[case] arguments: &[&str
     assert!(said.contains(begin) && said.contains("hint: leave one of them out"), "{said}");
 }
 
-/// Losses that a folder makes up are told, however many they are.
+/// Losses that a folder makes up are reported, however many they are.
 #[test]
 fn losses_without_end_are_told() {
     let directory = tempfile::tempdir().unwrap();

@@ -324,7 +324,7 @@ fn an_agent_in_a_pid_namespace() {
     assert!(check_cut(&done).requests.len() >= 100, "{}", done.stdout);
 }
 
-/// A new PID namespace with the old /proc: numbers there are somebody else's.
+/// A new PID namespace with the old /proc: its process IDs are those of another namespace.
 #[test]
 fn a_proc_of_another_namespace_is_refused() {
     let test = "attach::a_proc_of_another_namespace_is_refused";

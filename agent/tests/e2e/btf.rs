@@ -72,7 +72,7 @@ fn a_run_without_any_btf_tells_three_accounts_apart() {
         let told = [Account::Cpu, Account::Runq, Account::Other];
         let rest = Account::ALL.into_iter().filter(|account| !told.contains(account));
         assert_eq!(rest.map(|account| process.accounts.get(account)).sum::<u64>(), 0, "{process:?}");
-        // To people it says what cannot be told apart.
+        // The text names what cannot be distinguished.
         let start = ground.command(&["run", "--output", "told"]).program(subject());
         let text = start.words(&["requests", "1"]).finish().expect(0).stdout;
         assert!(text.contains("throttled is part of runq"), "{text}");

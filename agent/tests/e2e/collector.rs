@@ -16,7 +16,7 @@ use crate::{
 /// Waits are spans as well, and how many there are is the machine's doing: these tests count.
 const NO_WAITS: [&str; 2] = ["--wait-threshold", "off"];
 
-/// An address on which nobody listens.
+/// An address without a listener.
 fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

@@ -1,6 +1,6 @@
 //! How much of a request lies inside its phases: 99 % and more, of each, or the workload does something
-//! between them that nobody sees. Yields shares, and the requests of a name that have too little of it; the
-//! caller knows which phases there should be.
+//! unseen between them. Yields shares, and the requests of a name that have too little of it; the caller
+//! knows which phases there should be.
 
 use guestscope::phase::{Phase, PhaseKind, Request};
 use guestscope_contract::Account;

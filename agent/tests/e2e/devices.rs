@@ -1,4 +1,4 @@
-//! Graphics processors while a program runs, by a stub of NVIDIA's library: what it told is in the rows, in
+//! Graphics processors while a program runs, by a stub of NVIDIA's library: its readings are in the rows, in
 //! the manifest, in the summary and on slow spans; that it hangs or dies ends the readings and nothing else.
 //!
 //! No machine with a device takes part: that a real library answers like the stub is not tested here.
@@ -101,8 +101,8 @@ fn a_library_that_fails_harms_nothing(
     assert!(rows.contains(&read), "{read} of {rows:?}");
 }
 
-/// It is nobody, has no privilege, bears its name, and ends with the agent, also where the agent is killed
-/// and it hangs.
+/// The NVML process is user `nobody`, has no privilege, has its own name, and ends with the agent, also if
+/// the agent is killed while it hangs.
 #[test]
 fn the_helper_may_nothing_and_does_not_outlive_the_agent() {
     let Some(ground) = Ground::new("devices::the_helper_may_nothing_and_does_not_outlive_the_agent") else {

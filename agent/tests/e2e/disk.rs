@@ -19,7 +19,7 @@ fn full_in_the_middle() {
         let runs = ground.path("runs");
         fs::create_dir(&runs).expect("the folder is ours");
         tiny_disk(&runs, 1 << 20);
-        // Without long waits, of which nobody knows how many there are.
+        // Without long waits, whose number is unknown.
         let start = ground.run().words(&["--wait-threshold", "off"]).program(subject());
         let run = start.words(&["requests", "1500", "100", "1900"]).spawn();
         // More than a second of them: what is written is written every second.

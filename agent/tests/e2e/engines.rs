@@ -69,7 +69,7 @@ impl Drop for Container {
     }
 }
 
-/// By its name, or the beginning of its number or name: each attaches to the program in it.
+/// By its name, or a prefix of its ID or name: each attaches to the program in it.
 #[test]
 fn a_container_of_podman() {
     let test = "engines::a_container_of_podman";

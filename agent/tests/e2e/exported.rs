@@ -56,7 +56,7 @@ fn a_folder_becomes_the_same_spans_as_its_run() {
     }
 }
 
-/// All that a span says, but for what Jaeger adds to it.
+/// All content of a span, except what Jaeger adds to it.
 fn told(span: &Span) -> String {
     let Span { trace, id, parent, name, start_ns, end_ns, attributes, events, events_left_out, resource } =
         span;

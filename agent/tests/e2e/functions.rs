@@ -45,7 +45,7 @@ pub(crate) fn with(mut start: Start, phases: &[&str]) -> Start {
     start
 }
 
-/// What the source said of a phase: what it found and what it could not.
+/// Messages of the source about a phase: what it found and what it could not find.
 pub(crate) fn told(done: &Done, source: &str, phase: &str) -> Vec<String> {
     let summary = done.summary();
     let sources = summary["sources"].as_array().expect("a list");

@@ -1,4 +1,4 @@
-//! Programs that make their observer wait: the agent goes on, tells of it, and ends when it is told to.
+//! Programs that block their observer: the agent continues, reports it, and ends on a signal.
 
 use std::{
     ffi::{CStr, OsStr, OsString},
@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 
 use crate::ground::{Ground, eventually, subject};
 
-/// A terminal that somebody reads all the time; the name by which a program opens it.
+/// A terminal that is read all the time; the name by which a program opens it.
 fn terminal() -> OsString {
     let mut name = [0; 64];
     // SAFETY: a descriptor of our own, and a buffer as long as is said.

@@ -106,7 +106,7 @@ fn a_second_sigterm_stops_observing_a_program_that_ignores_it(#[case] role: &[&s
     run.signal(Signal::SIGTERM);
     let group = nix::unistd::Pid::from_raw(run.pid());
     let done = ends_soon(run, Signal::SIGTERM, Instant::now());
-    // The program goes on without the agent; nobody else would end it.
+    // The program continues without the agent, and has to be ended here.
     nix::sys::signal::killpg(group, Signal::SIGKILL).expect("the program is still there");
     let code = done.code();
     assert!(code == 128 + 15 || code == 1000 + 15, "{code}\n{}", done.stderr);

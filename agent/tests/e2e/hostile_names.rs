@@ -28,7 +28,7 @@ fn assert_plain(what: &str, text: &str) {
     assert_eq!(forged, None, "{what}: {text}");
 }
 
-/// Takes the CPU from everybody, in turns, until it is told to stop.
+/// Takes the CPU from all other threads, in turns, until it is stopped.
 fn take_turns(cpu: usize, stop: &AtomicBool) {
     let name = CString::new(NEIGHBOUR).expect("it has no zero");
     let mut only = nix::sched::CpuSet::new();

@@ -9,7 +9,7 @@ use crate::{
     running::Running,
 };
 
-/// A run in the middle of its requests, with an export to nowhere; it ends when the program is told to.
+/// A run in the middle of its requests, with an export to nowhere; the program ends on a signal.
 fn begun(ground: &Ground) -> Running {
     let start = ground.run().words(&["--otlp", "http://127.0.0.1:9"]).program(subject());
     let run = start.words(&["requests", "1500", "100", "900"]).spawn();

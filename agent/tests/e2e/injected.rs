@@ -1,5 +1,5 @@
-//! NVTX ranges and ITT tasks of programs that nobody edited: by a C program that hands over tables of
-//! functions as the headers do, and by the real packages where they are installed.
+//! NVTX ranges and ITT tasks of unmodified programs: by a C program that hands over tables of functions as
+//! the headers do, and by the real packages where they are installed.
 
 use std::{path::PathBuf, process::Command};
 

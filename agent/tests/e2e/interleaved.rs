@@ -1,5 +1,4 @@
-//! Requests that take turns on threads: each is charged its own work, and its waits are
-//! nobody's time.
+//! Requests that take turns on threads: each is charged its own work, and its waits are charged to no thread.
 //!
 //! The programs say what each request did, by the thread's CPU clock. The agent must find no less than that;
 //! and no more than a little, at least where nobody interrupted the program.
@@ -23,7 +22,7 @@ const AWAIT_MS: &str = "60";
 /// What interrupts, page faults and the marker itself may add to a phase on a busy machine: a quarter of a
 /// step.
 const MOST_EXTRA_NS: u64 = 10_000_000;
-/// The same, where nobody disturbed: beside 1 %, for the function's own entry and exit.
+/// The same, undisturbed: beside 1 %, for the function's own entry and exit.
 const LEAST_EXTRA_NS: u64 = 100_000;
 
 #[test]

@@ -193,7 +193,7 @@ fn a_probe_that_cannot_be_attached_is_said(#[case] capability: libc::c_ulong) {
     assert!([0, 3].contains(&seen), "{seen} requests");
 }
 
-/// While nobody reads, the ring fills up. What had no room is counted, and what had adds up.
+/// While the ring is not read, it fills up. Edges without room are counted, and the others add up.
 #[test]
 fn a_ring_that_overflows_is_counted() {
     let Some(ground) = Ground::new("markers::a_ring_that_overflows_is_counted") else { return };

@@ -12,7 +12,7 @@ use nix::{
 
 use crate::ground::skipped;
 
-/// Runs `test` on a thread whose mounts nobody else sees; says so where this machine does not allow it.
+/// Runs `test` on a thread with private mounts; prints a note if this machine does not allow it.
 pub(crate) fn in_private_mounts(name: &str, test: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let run = || {

@@ -150,7 +150,7 @@ fn every_thread_that_attaches_has_given_up_what_it_needs_no_more() {
     drop(program);
 }
 
-/// Where there is too little CPU time for all, records are read first; nobody else gains by that.
+/// If there is too little CPU time for all, records are read first; no other thread gains by that.
 #[test]
 fn the_thread_that_reads_records_comes_first_and_no_other() {
     let test = "privileges::the_thread_that_reads_records_comes_first_and_no_other";

@@ -1,7 +1,7 @@
-//! A network that can be cut: passes connections on to a collector until it is told to stop.
+//! A network that can be cut: passes connections on to a collector until it is stopped.
 //!
-//! Yields an address. After the cut nobody listens there any more and every connection is gone, as with a
-//! collector that died. It looks into no byte.
+//! Yields an address. After the cut there is no listener any more and every connection is closed, as with a
+//! collector that died. Content is not examined.
 
 use std::{
     io::{Read as _, Write as _},

@@ -1,5 +1,4 @@
-//! Python programs that nobody marked, with what comes with the interpreter: packages have tests of their
-//! own.
+//! Unmarked Python programs that use only the standard library: packages have separate tests.
 
 use guestscope_contract::Source;
 use rstest::rstest;

@@ -222,7 +222,7 @@ fn each_request_of_a_client_is_one(
     for (request, asked) in requests.iter().zip(asked) {
         let took = Duration::from_nanos(request.root().duration_ns + queue_ns(request));
         assert!(request.root().duration_ns >= 3_000_000, "{:?}", request.root());
-        // The last send is told of when it is done, which may be after the client has what was sent.
+        // The last send is reported when it is done, which may be after the client has received it.
         assert!(took <= asked + Duration::from_millis(50), "{took:?} of {asked:?}");
     }
 }

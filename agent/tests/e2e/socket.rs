@@ -31,7 +31,7 @@ const MOST: u64 = 200_000;
 /// A capability by its number.
 const SYS_RESOURCE: u32 = 24;
 
-/// A program whose second half marks after the test has said so, and the address that it was told.
+/// A program whose second half marks after the test's signal, and the address that it was given.
 fn begun(ground: &Ground) -> (Running, PathBuf) {
     let script = "echo \"$GUESTSCOPE_NOTIFY\" > address.tmp; mv address.tmp address; \
                   until [ -e go ]; do sleep 0.01; done; \"$0\" requests 3; \"$0\" requests 3";

@@ -75,7 +75,7 @@ fn what_threads_did_outside_phases_is_told_beside_them() {
     assert!(ns(&workers["time_ns"]["cpu"]) >= truth("grpc"), "{workers:#} and {}", truth("grpc"));
 }
 
-/// All its threads have the name of the program: those of OpenMP are told by what they wait in.
+/// All its threads have the name of the program: those of OpenMP are recognised by what they wait in.
 #[test]
 fn the_pool_of_openmp_is_told_from_the_main_thread() {
     let test = "thread_groups::the_pool_of_openmp_is_told_from_the_main_thread";

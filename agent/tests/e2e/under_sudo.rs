@@ -158,7 +158,8 @@ fn the_program_is_the_callers(#[case] way: &[&str]) {
     }
 }
 
-/// As the file system allows: a program that was linked, and is told by nobody where the library is.
+/// As far as the file system allows: a program that is linked against the library, without a variable that
+/// names its place.
 #[test]
 fn a_program_that_is_linked_against_the_library_finds_it() {
     let test = "under_sudo::a_program_that_is_linked_against_the_library_finds_it";
@@ -226,7 +227,7 @@ fn an_ordinary_user_sees_phases(#[case] is_by_sudo: bool) {
     assert_eq!(seen.manifest.child.as_ref().map(|child| child.uid), Some(other.user.uid.as_raw()));
 }
 
-/// Only root could have set them, and nobody can tell which of them is true.
+/// Only root could have set them, and it is unknown which of them is true.
 #[test]
 fn two_callers_are_refused() {
     let Some(ground) = Ground::new("under_sudo::two_callers_are_refused") else { return };

@@ -1,7 +1,7 @@
 //! Runs without BPF (fidelity `procfs`): an ordinary user, a filter of system calls, and the kernel side
 //! beside it.
 //!
-//! What the agent says is held against what the program read at the same clocks just before and after its
+//! The agent's numbers are compared with what the program read from the same clocks just before and after its
 //! edges: no test knows how long anything takes.
 
 use std::{
@@ -199,7 +199,7 @@ fn a_thread_that_becomes_another_program_ends_all_phases() {
     assert_eq!(done.seen().endings(), ["leader:exec", ENDED, ENDED, "thread:exec work:exec"]);
 }
 
-/// A process's own number, 1, is somebody else's where the agent is.
+/// A process's own ID, 1, belongs to another process where the agent is.
 #[test]
 fn a_program_in_another_pid_namespace_has_its_own_numbers() {
     let test = "unprivileged::a_program_in_another_pid_namespace_has_its_own_numbers";
@@ -247,7 +247,7 @@ fn a_child_that_is_left_behind_goes_on() {
     eventually("the child goes on to its end", || ground.book().contains("done").then_some(()));
 }
 
-/// While nobody reads, the ring fills up: every edge was read or counted.
+/// While the ring is not read, it fills up: every edge was read or counted.
 #[test]
 fn a_ring_that_overflows_is_counted_exactly() {
     const REQUESTS: u64 = 10_000;

@@ -251,7 +251,7 @@ fn histograms_leave_warm_ups_out_and_have_quantiles() {
     assert!(folder.histogram(PhaseKind::Phase, "in/fer").unwrap().is_none());
 }
 
-/// As a workload tells of it: V2 in base64.
+/// In the form that a workload passes: V2 in base64.
 fn told(histogram: &Histogram<u64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(histogram, &mut bytes).unwrap();

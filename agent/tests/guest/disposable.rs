@@ -1,4 +1,4 @@
-//! A machine that nobody needs, and runs of a stall while something is done to it.
+//! A disposable machine, and runs of a stall while something is done to it.
 //!
 //! Yields what the truth suite says of the run, and the run folder. Without the word of `cargo xtask vm` that
 //! this is a guest of its own, nothing is done to anything.

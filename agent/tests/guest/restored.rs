@@ -1,5 +1,6 @@
-//! A guest that is saved while a program is observed, and restored as another one: it is told by the guest's
-//! own sign, in the summary, in the manifest and on the span of the request that was open.
+//! A guest that is saved while a program is observed, and restored as another one: it is detected through
+//! VMGENID or vmclock, and shown in the summary, in the manifest and on the span of the request that was
+//! open.
 
 use std::{ffi::OsStr, fs::OpenOptions, io::Write as _, path::Path};
 

@@ -261,7 +261,7 @@ pub(crate) fn mutate(good: &Good, parent: &Path, seed: u64, index: u64) -> (Path
     };
     let mut bytes = fs::read(path.join(file)).expect("a file of a good folder");
     let length = bytes.len().max(1);
-    // Headers lie at the begins of pages and messages, the footer at the end.
+    // Headers lie at the starts of pages and messages, the footer at the end.
     let place = |drawn: &mut Drawn| match drawn.below(3) {
         0 => drawn.below(length.min(600)),
         1 => length - 1 - drawn.below(length.min(6_000)),

@@ -118,7 +118,7 @@ fn wait(pid: i32) -> (i32, u64, bool) {
     let (mut is_late, mut rss_bytes) = (false, 0);
     loop {
         let mut status = 0;
-        // SAFETY: the number outlives the call; the process is a child that nobody else waits for.
+        // SAFETY: the number outlives the call; the process is a child that only this test waits for.
         let ended = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
         if ended == pid {
             return (status, rss_bytes, is_late);

@@ -102,7 +102,7 @@ fn words_of_a_folder_are_no_lines_of_the_tool(#[case] place: &str, #[case] told:
     }
 }
 
-/// What runs of one platform differ in is told as they say it, and not in lines of their own.
+/// Differences between runs of one platform are quoted as the folders give them, and not as separate lines.
 #[test]
 fn words_of_manifests_are_no_lines_of_a_warning() {
     let temporary = tempfile::tempdir().expect("made for the test");

@@ -142,7 +142,7 @@ fn waiting_for_what_a_shared_ring_was_given() {
     });
 }
 
-/// Which of these a wait in epoll was for is told by what is read next. The hook of that came with 6.3.
+/// Which of these a wait in epoll was for is shown by what is read next. The hook of that came with 6.3.
 #[rstest]
 #[case::a_socket("epoll_tcp", 0.9..=1.0)]
 #[case::a_socket_by_read("epoll_read", 0.9..=1.0)]
@@ -229,7 +229,7 @@ fn waiting_for_a_disk(#[case] name: &'static str, #[case] account: Account) {
         let reads =
             (seen.book.facts("reads").iter().sum::<u64>(), seen.book.facts("read_bytes").iter().sum::<u64>());
         if !seen.has("block_bio_queue") {
-            // What nobody looks at is not counted.
+            // Without the hook nothing is counted.
             agreement::count(name, "disk", counts.block_read + counts.block_write, (0, 0));
         } else if reads.0 > 0 {
             // A read that lies in two extents of the file is two.
@@ -321,7 +321,7 @@ fn kept_from_running_by_somebody(#[case] name: &'static str, #[case] argument: &
 #[case::stopped("stop_asleep", "")]
 #[case::frozen_by_v2("freeze_asleep", "v2")]
 fn a_sleep_that_was_interrupted_goes_on_as_one(#[case] name: &'static str, #[case] argument: &'static str) {
-    /// Until somebody has found out that it is kept, and that it is no more.
+    /// Time until the stopping process has noticed that the thread is stopped, and that it no longer is.
     const SLACK_NS: u64 = 30_000_000;
     up_to_three_times(|| {
         let case = format!("{name}{argument}");

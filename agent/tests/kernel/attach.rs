@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// microseconds.
 const WALKS: usize = 100;
 
-/// Walks beside a storm in which nobody may be found to be adopted.
+/// Walks beside a storm in which no thread may be left to adopt.
 const FURTHER_WALKS: usize = 300;
 
 /// The BPF programs, and the pairing of their records.

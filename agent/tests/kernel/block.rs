@@ -1,4 +1,4 @@
-//! How long I/Os took, against the kernel's own counters of a device that nobody else uses.
+//! How long I/Os took, against the kernel's own counters of a device that only this test uses.
 
 use rstest::rstest;
 

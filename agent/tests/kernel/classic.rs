@@ -87,7 +87,7 @@ fn every_descendant_is_tracked() {
         seen.check();
         seen.check_no_losses();
         assert_same_threads(&seen, seen.threads.iter());
-        // As with types: which of them are threads of one process is told by how they were made.
+        // As with types: the threads of one process are known by how they were created.
         assert_eq!(seen.processes.len(), 7, "{:?}", seen.processes);
         let nameless = seen.threads.iter().filter(|thread| thread.comm.is_empty()).count() as u64;
         count(&name, "nameless", nameless, (0, 0));

@@ -63,7 +63,8 @@ fn where_too_many_threads_would_need_clocks_cpus_have_them() {
     assert_eq!(verdict.outcome, Outcome::Ok);
 }
 
-/// A clock that both a thread and its CPU had would tick twice as often, one that nobody has never.
+/// A clock that both a thread and its CPU had would tick twice as often, and a clock of neither would never
+/// tick.
 #[rstest]
 #[case::of_threads(Clocks::OfThreads)]
 #[case::of_cpus(Clocks::OfCpus)]

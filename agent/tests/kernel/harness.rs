@@ -274,7 +274,7 @@ impl Run {
         let live: Vec<(ThreadId, u16)> = self.pairing.live_threads().take(64).collect();
         for (thread, slot) in live {
             let Some(now) = self.loaded.ledger(slot) else { continue };
-            // The thread may have ended meanwhile, and its slot may be somebody else's.
+            // The thread may have ended, and its slot may belong to another one.
             if (now.tid, now.born_ns) != (thread.tid, thread.born_ns) || now.state == EMPTY {
                 continue;
             }

@@ -13,8 +13,8 @@ const THREAD: &CStr = c"t\x1b[2J\xc2\x9b\n\xe2\x80\xae";
 
 /// `hostile N CPU`: requests from 1 to N on that CPU, and a thread.
 pub(crate) fn hostile(arguments: &[String]) {
-    // Ahead of all others there but the neighbour, so that nobody else has the CPU before it.
-    // SAFETY: all zeros are a value of it; musl's has more fields than glibc's.
+    // Ahead of all others there but the neighbour, so that no other thread gets the CPU before it. SAFETY:
+    // all zeros are a value of it; musl's has more fields than glibc's.
     let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
     priority.sched_priority = 1;
     // SAFETY: the set and the parameter live across the calls; the set is of its size.

@@ -147,7 +147,7 @@ pub(super) fn moves(test: &str, workloads: &OsString, repetitions: usize, seen: 
     assert!(exact * 100 >= faults * ENOUGH_PERCENT, "{row}");
 }
 
-/// A run of a program that would inject faults, and is told to hit none of its requests.
+/// A run of a program that could inject faults, and injects none.
 pub(super) fn without_fault(test: &str, workloads: &OsString, seed: u64) -> Option<Run> {
     let seed = seed.to_string();
     let run = Run::of(test, workloads, &["sleep", "--every", "1000000", "--seed", &seed, "--log-spared"])?;

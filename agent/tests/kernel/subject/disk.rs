@@ -150,7 +150,7 @@ fn read_all(context: u64, reads: &mut [Iocb]) {
                 ptr::null::<libc::timespec>(),
             )
         };
-        // A signal of somebody else's would cut it short.
+        // A signal from another process would cut it short.
         let came = usize::try_from(came).unwrap_or(0);
         for event in &events[..came] {
             assert_eq!(event[2], BLOCK as u64, "the file has the bytes");
@@ -196,7 +196,7 @@ fn fault(subject: &Subject) {
     let bytes = 64 * MIB;
     let (path, file) = cold_file(Path::new(&subject.arguments[0]), bytes);
     fs::remove_file(path).expect("it is ours");
-    // SAFETY: a new mapping of a file that nobody else writes; the kernel chooses the address.
+    // SAFETY: a new mapping of a file that only this test writes; the kernel chooses the address.
     let memory = unsafe {
         let memory =
             libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0);

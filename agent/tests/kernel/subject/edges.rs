@@ -48,7 +48,7 @@ fn absent_pages(subject: &Subject) -> *const u8 {
     fs::write(&path, [b'b'; 2 * PAGE]).expect("the folder can be written");
     let file = fs::File::open(&path).expect("it was just written");
     fs::remove_file(path).expect("it is ours");
-    // SAFETY: a new private mapping of a file that nobody else writes. Random access keeps the kernel from
+    // SAFETY: a new private mapping of a file that only this test writes. Random access keeps the kernel from
     // mapping the second page when the first one is touched.
     unsafe {
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
@@ -178,7 +178,7 @@ fn queue(subject: &Subject) {
     subject.fact("scheduled_ns", scheduled_ns);
 }
 
-/// Two threads stay inside their phases until somebody kills the program.
+/// Two threads stay inside their phases until the program is killed.
 fn linger(subject: &Subject) {
     let never = AtomicBool::new(false);
     thread::scope(|scope| {

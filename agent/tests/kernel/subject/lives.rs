@@ -174,7 +174,7 @@ fn fork_inside(subject: &Subject) {
             burn(WORK_NS);
             wait_for(fork_child(|| {
                 subject.clerk(|clerk| clerk.book("child", 2, || burn(WORK_NS)));
-                // The child's phase that nobody ends, beside the parent's.
+                // The child's phase that is never ended, beside the parent's.
                 std::mem::forget(guestscope_marker::request("left", 3));
             }));
         });

@@ -114,7 +114,7 @@ pub(crate) fn burn(ns: u64) {
     }
 }
 
-/// Uses the CPU until somebody sets the flag.
+/// Uses the CPU until the flag is set.
 pub(crate) fn burn_until(done: &AtomicBool) {
     while !done.load(Relaxed) {
         work();

@@ -166,7 +166,7 @@ fn select(subject: &Subject, calls: &Calls) {
     });
 }
 
-/// From a pipe into which nobody writes.
+/// Reads from a pipe into which nothing is written.
 fn read(subject: &Subject, calls: &Calls) {
     let (from, _to) = std::io::pipe().expect("descriptors are left");
     let (fd, bytes) = (from.as_raw_fd() as u32, calls.put(0, &[0]));

@@ -61,7 +61,7 @@ struct Set(OwnedFd);
 impl Set {
     fn of(from: &impl AsFd) -> Self {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: the descriptor is made here and owned by nobody else; the event lives across the call.
+        // SAFETY: the descriptor is made here and not used elsewhere; the event lives across the call.
         unsafe {
             let set = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             assert!(set >= 0, "descriptors are left");
@@ -74,7 +74,7 @@ impl Set {
 
     fn wait(&self) {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // A signal of somebody else's would cut it short.
+        // A signal from another process would cut it short.
         // SAFETY: an open descriptor, and room for one event.
         while unsafe { libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, -1) } != 1 {}
     }
@@ -106,7 +106,7 @@ fn tcp(subject: &Subject) {
     feeding.join().expect("it does not panic");
 }
 
-/// By read, which is told from a file's by the kernel alone.
+/// By read(2), which only the kernel can distinguish from a read of a file.
 fn tcp_as_file(subject: &Subject) {
     let (near, mut far) = connected();
     let feeding = feeds(move || far.write_all(b"x").expect("the other end is open"));
@@ -126,7 +126,7 @@ fn pipe(subject: &Subject) {
 
 fn eventfd(subject: &Subject) {
     // As a semaphore: else a read takes all that was written since the last one.
-    // SAFETY: made here, and owned by nobody else.
+    // SAFETY: made here, and not used elsewhere.
     let near = unsafe {
         let near = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE);
         assert!(near >= 0, "descriptors are left");
@@ -202,7 +202,7 @@ fn uring(subject: &Subject) {
                 let read = opcode::Read::new(types::Fd(near.as_raw_fd()), byte.as_mut_ptr(), 1).build();
                 // SAFETY: the socket and the byte live until the read is done, which is waited for.
                 unsafe { ring.submission().push(&read) }.expect("the ring is empty");
-                // A signal of somebody else's would cut it short.
+                // A signal from another process would cut it short.
                 while ring.completion().is_empty() {
                     let _ = ring.submit_and_wait(1);
                 }

@@ -243,13 +243,12 @@ fn quota_moved(subject: &Subject) {
         // SAFETY: this program has one thread, so the child may do what it likes.
         match unsafe { fork() }.expect("processes are left") {
             ForkResult::Child => {
-                // SAFETY: no memory is involved. Its parent may panic, and somebody else have that number
-                // then.
+                // SAFETY: no memory is involved. Its parent may panic, and its process ID be reused.
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
                 for cpu in [there, here].into_iter().cycle() {
                     std::thread::sleep(MOVE_EVERY);
                     let mut set = CpuSet::new();
-                    // It ends when there is nobody to be moved, should nobody end it.
+                    // It ends when there is no thread left to move, in case nothing else ends it.
                     if set.set(cpu).and_then(|()| sched_setaffinity(own, &set)).is_err() {
                         break;
                     }
@@ -281,7 +280,7 @@ fn quota_left(subject: &Subject) {
     // SAFETY: this program has one thread, so the child may do what it likes.
     match unsafe { fork() }.expect("processes are left") {
         ForkResult::Child => {
-            // SAFETY: no memory is involved. Its parent may panic, and somebody else have that number then.
+            // SAFETY: no memory is involved. Its parent may panic, and its process ID be reused then.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             pin(*all.last().unwrap_or(&all[0]));
             loop {
@@ -306,7 +305,7 @@ fn quota_left(subject: &Subject) {
                         group.controller.prefer(&group.limited).expect("the group is ours");
                         Group::enter(&group.limited);
                         let start_ns = now_ns();
-                        // If nobody took it out, the book has no wait.
+                        // If the thread was not taken out, the book has no wait.
                         while group.limited.exists() && now_ns() - start_ns < WALL_NS {
                             spin(Duration::from_millis(1));
                         }
