@@ -29,7 +29,7 @@ pub enum ClockError {
 }
 
 impl ClockError {
-    /// Of aya's list of online CPUs.
+    /// The error for aya's list of online CPUs.
     pub(super) fn of_cpus((what, source): (&str, io::Error)) -> Self {
         Self::Cpus { what: what.to_owned(), source }
     }

@@ -59,8 +59,8 @@ pub struct PeerOptions {
     /// 600s]
     #[arg(long, value_name = "TIME")]
     worker_timeout: Option<Time>,
-    /// Worker: say on standard error how many steps are done; whoever starts all parts asks for it where it
-    /// draws a bar
+    /// Worker: say on standard error how many steps are done; used by the process that starts all
+    /// parts and draws a progress bar
     #[arg(long, hide = true)]
     tell_steps: bool,
 }
