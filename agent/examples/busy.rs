@@ -1,5 +1,6 @@
 //! `busy`: does the same arithmetic seven times, each some 0.4 s, and prints the seconds of each line by
-//! line. It touches no memory and calls nobody, so that what one takes longer than another was taken from it.
+//! line. It uses no memory and makes no calls, so that any difference between them is time that was taken
+//! from it.
 
 use std::{hint::black_box, time::Instant};
 

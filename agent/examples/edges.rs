@@ -1,7 +1,7 @@
 //! Fires edges as fast as it can and writes the ns per edge to a file: one of the programs of `cargo xtask
 //! bench`.
 //!
-//! `edges COUNT FILE [THREADS]`: beside so many threads of the process, which sleep.
+//! `edges COUNT FILE [THREADS]`: beside THREADS further threads of the process, which sleep.
 
 use std::{sync::mpsc, thread, time::Instant};
 

@@ -99,8 +99,8 @@ fn main() {
         turn_off();
     };
     let answers = Answers(Mutex::new(port));
-    // The first process adopts everybody's orphans: it only collects them, and a second one works.
-    // SAFETY: this process has one thread.
+    // The first process adopts all orphans: it only collects them, and a second one works. SAFETY: this
+    // process has one thread.
     match unsafe { fork() } {
         Ok(ForkResult::Child) => {
             let outcome = work(&answers);
@@ -235,8 +235,8 @@ fn orders(job: &Job, answers: &Answers) -> anyhow::Result<()> {
 /// Lets a serial port neither repeat what it hears nor wait for a line's end: its lines could be 4,095 bytes
 /// long at most.
 fn as_it_is(port: &File) -> std::io::Result<()> {
-    // SAFETY: all fields of the settings may be zero, and the calls are given an open descriptor and settings
-    // of their own.
+    // SAFETY: all fields of the settings may be zero, and the calls get an open descriptor and these
+    // settings.
     let done = unsafe {
         let mut settings: libc::termios = std::mem::zeroed();
         libc::tcgetattr(port.as_raw_fd(), &raw mut settings);

@@ -48,7 +48,7 @@ fn say_one_by_one(options: &LoadOptions, wanted: impl Fn(&str) -> bool) {
     }
 }
 
-/// What the kernel says about a program that it has taken.
+/// The kernel's facts about a loaded program.
 fn told(name: &str, program: &Program) -> serde_json::Value {
     match program.info() {
         Ok(info) => json!({

@@ -44,7 +44,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `act` so many times a second, in bursts that catch up with the clock. How often it was.
+/// Calls `act` this many times a second, in bursts that catch up with the clock. Returns the number of calls.
 fn paced(lasts: Duration, per_s: u64, mut act: impl FnMut() -> io::Result<()>) -> io::Result<u64> {
     let (start, mut done) = (Instant::now(), 0);
     loop {

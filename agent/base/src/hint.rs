@@ -1,4 +1,4 @@
-//! What a person is told when something fails: one line that says what, and a hint that says what to do next.
+//! The text of an error for people: one line that says what, and a hint that says what to do next.
 
 use std::error::Error;
 

@@ -28,8 +28,8 @@ const fn resized(layout: Layout, bytes: usize) -> Layout {
     unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) }
 }
 
-/// Upper bound of what an allocator takes for so many bytes: it has size classes and headers, and for many
-/// short strings they are most of the total.
+/// Upper bound of the memory that an allocator uses for a layout: it has size classes and headers, and for
+/// many short strings they are most of the total.
 const fn taken(layout: Layout) -> usize {
     // An alignment above the usual one is met by allocating as many bytes more.
     let bytes = layout.size() + if layout.align() > 16 { layout.align() } else { 0 };

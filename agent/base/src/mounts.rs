@@ -11,7 +11,7 @@ use crate::untrusted::Untrusted;
 /// `-`, type, source, options of the file system (`man 5 proc_pid_mountinfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount<'a> {
-    /// The whole line, as it is.
+    /// The whole line, unchanged.
     pub line: &'a [u8],
     /// What is mounted: a path from the file system's own root. For a control group, that group.
     pub root: PathBuf,

@@ -1,4 +1,4 @@
-//! Work that others may block for ever: a thread of its own does it, and is given up on a timeout.
+//! Work that others may block for ever: a separate thread does it, and is given up on a timeout.
 //!
 //! Reads of /proc for a process wait for locks that the process may hold (`maps`, `map_files` and `cmdline`
 //! for the lock of its address space), and a file may lie where its owner's own server answers for it (FUSE,
@@ -67,7 +67,7 @@ fn within_most<T: Send + 'static>(
         return Err(NoAnswer::Busy);
     }
     let (sender, answer) = sync_channel(1);
-    // Counted before the thread runs: it may end, and count itself down, before this one goes on.
+    // Counted before the thread runs: it may end, and decrease the count, before this one continues.
     held_up.fetch_add(1, Ordering::AcqRel);
     let body = move || {
         let done = work();

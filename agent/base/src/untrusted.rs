@@ -1,11 +1,11 @@
 //! Text that others chose: names of threads, phases, groups and devices, paths, command lines, messages of
 //! libraries and servers.
 //!
-//! [`Untrusted`] can be formatted in one way only, in which it gives no orders to a terminal and cannot pose
-//! as other text. The rule, for everything that people read: a line end or a tab becomes a space; any other
-//! character that a terminal obeys, that changes the direction of writing, or that has no width and is no
-//! accent, becomes U+FFFD; beyond [`LONGEST`] characters the rest becomes an ellipsis. All other text stays
-//! as it is. Tables and JSON keep the exact text, JSON as [`crate::json`] writes it.
+//! [`Untrusted`] can be formatted in one way only, without control sequences for a terminal, and without
+//! passing for other text. The rule, for everything that people read: a line end or a tab becomes a space;
+//! any other character that a terminal obeys, that changes the direction of writing, or that has no width and
+//! is no accent, becomes U+FFFD; beyond [`LONGEST`] characters the rest becomes an ellipsis. All other text
+//! stays as it is. Tables and JSON keep the exact text, JSON as [`crate::json`] writes it.
 //!
 //! There is no way around it, because it is no `str` and lends none:
 //!
@@ -86,7 +86,7 @@ impl Untrusted {
         self.0.is_empty()
     }
 
-    /// The text as it is formatted.
+    /// The text, formatted.
     pub fn plain(&self) -> Cow<'_, str> {
         plain(&self.0)
     }

@@ -22,7 +22,7 @@ use opentelemetry_proto::tonic::{
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status, codec::CompressionEncoding, transport::server};
 
-/// Names of spans of the program that are told apart.
+/// Number of span names that are distinguished.
 const NAMES: usize = 8;
 
 /// Counts of received spans.
@@ -116,7 +116,7 @@ impl Collector {
         Counts { first: counts.first, again: counts.again, kernel: counts.kernel, ..Counts::default() }
     }
 
-    /// As if it were killed: nobody listens, every connection is cut.
+    /// As if it were killed: no listener, and every connection is cut.
     pub(crate) fn away(&mut self) {
         if let Some((end, thread)) = self.serving.take() {
             drop(end);

@@ -1,5 +1,5 @@
-//! Neighbours that nobody observes and that mean harm: a flood of connections to the agent by another user,
-//! processes that come and go by the hundred, names that are no names.
+//! Hostile neighbours that are not observed: a flood of connections to the agent by another user, processes
+//! that come and go by the hundred, names with invalid characters.
 
 use std::{
     fs, io,
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// User number of nobody.
+/// User ID of `nobody`.
 const USER: u32 = 65_534;
 /// Processes a second.
 const FORKS_PER_S: u32 = 200;

@@ -225,7 +225,8 @@ impl<F: Bytes> Batches<F> {
         Ok(batch)
     }
 
-    /// A message may be so long. One that is longer than the rest of the file is torn, however long that is.
+    /// Checks the claimed length of a message. One that is longer than the rest of the file is torn, whatever
+    /// its length.
     fn check_claim(&self, limit: Limit, bytes: u64) -> Result<(), End> {
         let left = self.file.length().map_err(End::Unreadable)?.saturating_sub(self.read_bytes);
         if bytes > left { Err(torn("the file ends inside a message")) } else { Ok(limit.check(bytes)?) }
@@ -287,8 +288,8 @@ fn message_of(header: &[u8]) -> Result<Message<'_>, End> {
     root_as_message(header).map_err(|error| torn(&error.to_string()))
 }
 
-/// Each value has bytes of its own, as all of ours have. Those of views may all be the same, and make a small
-/// file a large one.
+/// Whether each value has separate bytes, as all of ours do. Those of views may all be the same, and make a
+/// small file a large one.
 fn is_plain(field: &ipc::Field<'_>) -> bool {
     let is_flat = field.children().is_none_or(|children| children.is_empty());
     is_flat

@@ -28,7 +28,7 @@ use crate::{
 /// Directory of the files.
 pub(super) const DIRECTORY: &str = "histograms";
 
-/// Names that have a histogram of their own, in the order of their first phases.
+/// Maximum number of names with a separate histogram, in the order of their first phases.
 const MOST_NAMES: usize = 1_000;
 
 /// Shortest duration, ns, and the unit of those below 2,048 of it: 1 us, of which HdrHistogram makes 512 ns,

@@ -46,7 +46,7 @@ fn request(id: u64) -> Request {
     Request { phases: vec![phase] }
 }
 
-/// Another run's folder, which nobody else may read.
+/// Another run's folder, which only its owner may read.
 fn victim(parent: &Path) -> PathBuf {
     let mut folder = folder(&parent.join("private"));
     (1_000..1_003).for_each(|id| folder.append_request(&request(id)));

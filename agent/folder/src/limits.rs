@@ -157,7 +157,7 @@ impl Deadline {
     }
 }
 
-/// Rows that a file of so many bytes may have.
+/// Checks the number of rows that a file of this size may have.
 pub(super) fn check_rows(rows: u64, file_bytes: u64) -> Result<(), Fault> {
     let most = FREE_ROWS.most.saturating_add(file_bytes);
     Limit { most, ..FREE_ROWS }.check(rows)

@@ -192,7 +192,7 @@ pub struct RowCounts {
     pub waits: u64,
 }
 
-/// [`Health`] as it is kept, less the fidelity, which stands beside the scenario.
+/// [`Health`] in its stored form, without the fidelity, which is beside the scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HealthRecord {
@@ -213,7 +213,7 @@ pub struct HealthRecord {
     pub sources: Vec<SourceRecord>,
 }
 
-/// [`Verdict`] as it is kept.
+/// [`Verdict`] in its stored form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookRecord {
@@ -227,7 +227,7 @@ pub struct HookRecord {
     pub remedy: Option<String>,
 }
 
-/// [`AgentCost`] as it is kept: nanoseconds and bytes.
+/// [`AgentCost`] in its stored form: nanoseconds and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CostRecord {
@@ -243,7 +243,7 @@ pub struct CostRecord {
     pub bpf_ns: Option<u64>,
 }
 
-/// [`ExportHealth`] as it is kept.
+/// [`ExportHealth`] in its stored form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExportRecord {

@@ -36,7 +36,7 @@ pub(super) struct RowGroups {
 }
 
 impl RowGroups {
-    /// A file of so many bytes; the positions of its groups have been checked.
+    /// A file of this size; the positions of its groups have been checked.
     pub(super) fn new(file: File, file_bytes: u64, metadata: &ParquetMetaData) -> Self {
         let mut ranges: Vec<_> = metadata.row_groups().iter().filter_map(range).collect();
         ranges.sort_by_key(|range| range.start);

@@ -50,7 +50,7 @@ pub(super) trait Storage {
     fn has_room(&self, bytes: u64) -> io::Result<()>;
     /// Cuts the file.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
-    /// The file has no name any more: what is written to it can be read as long as it is open, and no longer.
+    /// Whether the file has no name any more, so that its content is lost when it is closed.
     fn is_gone(&self) -> bool;
 }
 
@@ -109,8 +109,8 @@ impl<R> Stream<R> {
         directory.remove_ours(&file_name(self.table), &self.storage)
     }
 
-    /// The closed file has no more than so many rows. The others are lost if this file cannot be read: it has
-    /// no name any more, or another file has it.
+    /// The closed file has only `kept` rows. The others are lost if this file cannot be read: it has no name
+    /// any more, or another file has it.
     pub(super) fn give_up(&mut self, directory: &Directory, kept: u64) {
         if !directory.is_ours(&file_name(self.table), &self.storage) {
             self.lost += self.written.saturating_sub(kept);

@@ -221,7 +221,7 @@ fn a_footer_with_any_number_negated_gives_an_error_or_rows() {
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
     Written,
-    /// So many thousandths are written, then an error; the file can be cut after so many more attempts.
+    /// Some thousandths are written, then an error; the file can be cut after some more attempts.
     Torn {
         thousandths: usize,
         cuts_refused: u32,
@@ -234,7 +234,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![Just(Outcome::Written), torn]
 }
 
-/// A file in memory; after its script it does what it is told.
+/// A file in memory with a script of failures; after it, all calls succeed.
 #[derive(Default)]
 struct FaultyDisk {
     bytes: Vec<u8>,

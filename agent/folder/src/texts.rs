@@ -46,8 +46,8 @@ pub(super) fn decode_words<R>(
 ) -> bool {
     let array = array.as_dictionary::<Int32Type>();
     let values: &StringArray = array.values().as_string();
-    // A program may give each phase a name of its own, all of which are in the dictionary: only those of
-    // these rows are taken.
+    // A program may give each phase a different name, all of which are in the dictionary: only those of these
+    // rows are taken.
     let mut few: Vec<Option<Untrusted>> = vec![None; values.len().min(FEW_WORDS)];
     rows.iter_mut().zip(array.keys()).all(|(row, key)| {
         let Some(key) = key else { return true };

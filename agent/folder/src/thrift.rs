@@ -11,7 +11,7 @@ const DEEPEST: usize = 16;
 pub(super) trait Listener {
     /// Why parsing stops.
     type Error: From<&'static str>;
-    /// A list of so many begins.
+    /// A list of this length begins.
     fn list(&mut self, path: &[i16], length: u64) -> Result<(), Self::Error>;
     /// An integer, or a truth value as 0 or 1.
     fn number(&mut self, path: &[i16], value: i64);

@@ -41,7 +41,7 @@ use crate::{carried, guarded, phase::GpuReading, privileges};
 
 /// Limit for the first line: drivers wake a sleeping device, which takes some seconds for each.
 const FIRST: Duration = Duration::from_secs(30);
-/// Limit between two lines: a driver that takes so long for one device hangs.
+/// Time limit between two lines: a driver that needs longer for one device hangs.
 const SILENCE: Duration = Duration::from_secs(10);
 /// If this process wakes up so much later than planned, it has not run, and perhaps the NVML process has not
 /// either.

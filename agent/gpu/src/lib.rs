@@ -92,8 +92,8 @@ impl Gpus {
     }
 }
 
-/// The devices of this driver, or why there are none, for people. Creates an event loop of its own: not for
-/// async callers.
+/// The devices of this driver, or why there are none, for people. Creates an event loop: not for async
+/// callers.
 ///
 /// # Errors
 /// The reason, for people.

@@ -15,7 +15,7 @@ const LIBRARY_VARIABLE: &str = "GUESTSCOPE_NVML";
 const OFF: &str = "off";
 /// The library's name in NVIDIA's drivers.
 const NAME: &str = "libnvidia-ml.so.1";
-/// The kernel's side of the driver: with it, the loader's own search is worth a try.
+/// Device file of the driver's kernel module: if it exists, the loader's own search may succeed.
 const DEVICE: &str = "/dev/nvidiactl";
 /// Folders of distributions, container runtimes, Kubernetes nodes, WSL and NixOS.
 const FOLDERS: [&str; 10] = [

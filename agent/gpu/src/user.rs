@@ -27,7 +27,7 @@ pub(super) fn of_devices(folder: &Path) -> User {
     of(metadata.filter(|file| file.file_type().is_char_device()).map(|file| (file.mode(), file.gid())))
 }
 
-/// Whether everybody may read this file at its place. A name for the loader to search is not checked.
+/// Whether all users may read this file at its path. A name for the loader to search is not checked.
 pub(super) fn may_read(path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else { return true };
     allows(&path, 0o004) && path.ancestors().skip(1).all(|folder| allows(folder, 0o001))

@@ -104,7 +104,7 @@ pub enum Knowledge {
     /// The kernel's own BTF; where it has none, the formats of its tracepoints.
     #[default]
     Own,
-    /// This BTF file, as if the kernel had none of its own.
+    /// This BTF file, as if the kernel had no BTF.
     File(PathBuf),
     /// The formats of the kernel's tracepoints, as if it had no BTF.
     Formats,

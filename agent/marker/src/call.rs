@@ -117,8 +117,8 @@ pub unsafe fn first(root: u64, name: *const u8, len: usize) -> u64 {
     })
 }
 
-/// The phase of `token` ends, and another one begins at the same instant. An outermost phase is a trace of
-/// its own, and the innermost phase (0) is unknown here: for these the end is a separate edge.
+/// The phase of `token` ends, and another one begins at the same instant. An outermost phase is a separate
+/// trace, and the innermost phase (0) is unknown here: for these the end is a separate edge.
 ///
 /// # Safety
 /// `name` is null or points to `len` readable bytes.

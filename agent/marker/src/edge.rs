@@ -24,7 +24,7 @@ pub enum Operation {
     /// The phase of the token is suspended: from here on it is not charged this thread's time. Other
     /// arguments as for `End`.
     Leave = 4,
-    /// The phase of the token goes on, on this thread.
+    /// The phase of the token continues, on this thread.
     Enter = 5,
     /// The root of the token joins a trace: trace id high and low half, parent span id.
     Context = 6,
@@ -114,11 +114,10 @@ pub(crate) unsafe fn touch(name: *const u8, len: usize) -> usize {
     len
 }
 
-// The function stands in a group of its own together with its note, so that the linker keeps or drops both,
-// and keeps one copy if two copies of this crate meet in one program. Two nops on x86-64: kernels from 6.18
-// on turn a probe on the 5-byte nop into a call (about 100 ns), older ones emulate the 1-byte nop and
-// single-step the other; the note names the 1-byte nop, which every tool can take. Seven bytes aligned to 8
-// lie in one page.
+// The function and its note form a separate section group, so that the linker keeps or drops both, and keeps
+// one copy if two copies of this crate meet in one program. Two nops on x86-64: kernels from 6.18 on turn a
+// probe on the 5-byte nop into a call (about 100 ns), older ones emulate the 1-byte nop and single-step the
+// other; the note names the 1-byte nop, which every tool can take. Seven bytes aligned to 8 lie in one page.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 macro_rules! probe_point {
     ($body:literal, $arguments:literal) => {

@@ -87,8 +87,8 @@ impl<N: AsRef<str>, B: Fn(&str) -> u64, F: Future> Future for InPhase<N, B, F> {
 
 impl<N, B, F> Drop for InPhase<N, B, F> {
     fn drop(&mut self) {
-        // A future that is dropped half-way (a timeout, a lost race) may hold phases of its own that end now,
-        // inside this one, so it is entered once more and dropped before the end.
+        // A future that is dropped half-way (a timeout, a lost race) may contain phases that end now, inside
+        // this one, so it is entered once more and dropped before the end.
         if let Stage::Left(token) = self.stage {
             call::enter(token);
         }

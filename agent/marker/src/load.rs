@@ -50,8 +50,7 @@ extern "C" fn at_load(count: c_int, arguments: Strings, environment: Strings) {
     }
 }
 
-/// Repeats the work done at load, by the environment as it is now: for tests, in a child that they have
-/// forked.
+/// Repeats the work done at load, with the current environment: for tests, in a child that they have forked.
 #[doc(hidden)]
 pub fn again() {
     process::forget();
@@ -67,7 +66,7 @@ fn follows(count: c_int, arguments: Strings, environment: Strings) -> bool {
 /// The value of a variable.
 ///
 /// # Safety
-/// The environment must be one, and stay as it is for as long as the value is used.
+/// The environment must be valid, and not change while the value is used.
 unsafe fn variable<'a>(environment: Strings, name: &[u8]) -> Option<&'a CStr> {
     let mut entry = environment;
     loop {

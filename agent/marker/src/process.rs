@@ -152,8 +152,8 @@ fn become_ready(shared: &Shared, prepare: impl Fn() -> u32) -> u32 {
             Err(BUSY) => {
                 let now_ns = syscall::monotonic_ns();
                 if now_ns.saturating_sub(*waited_since_ns.get_or_insert(now_ns)) > PATIENCE_NS {
-                    // The preparing thread was lost (a fork without page clearing, a debugger): go on without
-                    // it.
+                    // The preparing thread was lost (a fork without page clearing, a debugger): continue
+                    // without it.
                     let _ = shared.generation.compare_exchange(BUSY, FRESH, AcqRel, Relaxed);
                 }
                 // A thousand waiting threads must not keep the agent from its CPU.
@@ -223,7 +223,7 @@ fn map(kind: usize) -> Option<usize> {
     usize::try_from(page).ok().filter(|page| *page != 0)
 }
 
-/// Puts the shared state on a page of its own, once; where that fails the static stays in use. The family's
+/// Moves the shared state to a separate page, once; if that fails the static stays in use. The family's
 /// counter gets another page.
 fn map_pages() {
     const WIPE_ON_FORK: usize = 18;

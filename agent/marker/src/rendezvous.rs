@@ -69,7 +69,7 @@ unsafe extern "C" {
     fn getenv(name: *const c_char) -> *const c_char;
 }
 
-/// Path of the agent's socket, by the environment as it is now.
+/// Path of the agent's socket, from the current environment.
 pub(crate) fn place() -> Option<&'static CStr> {
     // SAFETY: the name is a C string; the result is null or a C string.
     let path = unsafe { getenv(VARIABLE.as_ptr()) };

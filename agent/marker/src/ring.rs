@@ -20,7 +20,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"gscoper1");
 pub const HEADER_BYTES: usize = 4096;
 /// Word that counts the slots claimed since the beginning.
 pub const HEAD: usize = 16;
-/// Word that counts edges without a slot. Head and this one lie in cache lines of their own.
+/// Word that counts edges without a slot. The head and this word are in separate cache lines.
 pub const LOST: usize = 32;
 /// Word that counts the programs that have taken the ring. Programs that cannot map it, or whose library is
 /// older, are not counted.

@@ -15,7 +15,8 @@ use crate::{
     ring, syscall, token,
 };
 
-/// Roots that one thread can be inside at a time: a request within a phase, an entered task within a request.
+/// Roots that one thread can be inside at the same time: a request within a phase, an entered task within a
+/// request.
 const FRAMES: usize = 8;
 /// Child numbers of a root that never moved are below; numbers given after it was entered are from here on.
 const MOVED: u64 = 1 << (token::CHILD_BITS - 1);
@@ -109,7 +110,7 @@ impl Thread {
     }
 
     /// First call of the thread, or of a thread whose process forked: it is a new thread to the agent, with
-    /// no phase open and no edge fired. Ordinal and root counter go on, so that its tokens differ from its
+    /// no phase open and no edge fired. Ordinal and root counter continue, so that its tokens differ from its
     /// parent's.
     #[cold]
     fn join_process(&self) {
@@ -166,7 +167,7 @@ impl Thread {
         root
     }
 
-    /// The phase of `token` goes on here. Its root is the innermost from here on.
+    /// The phase of `token` continues here. Its root is the innermost from now on.
     #[inline]
     pub(crate) fn enter(&self, token: u64) {
         let root = token::root(token);
@@ -222,8 +223,8 @@ impl Thread {
     #[inline]
     fn push(&self, frame: Frame) {
         if self.open.get() >= FRAMES {
-            // Phases that never end fill the frames from below: the outermost is given up, and what begins
-            // inside it once the others have ended is a root of its own.
+            // Phases that never end fill the frames from below: the outermost is given up, and a phase that
+            // begins inside it once the others have ended is a new root.
             self.remove(0);
         }
         let open = self.open.get();
@@ -243,7 +244,7 @@ impl Thread {
     }
 }
 
-/// A child number of a root that more than one thread may be numbering, or that has run out of its own: from
+/// A child number of a root that more than one thread may be numbering, or that has used up its numbers: from
 /// one of 1,024 counters that the root's hash chooses, so that it comes again only after 131,072 others of
 /// that counter.
 #[cold]

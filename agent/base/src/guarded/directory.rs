@@ -86,8 +86,8 @@ impl Directory {
         Ok(File::from(opening::open(self.here(), path, OFlag::O_PATH, Mode::empty())?))
     }
 
-    /// Whole content of a file below that others may have made: regular, owned by one of these users, of at
-    /// most so many bytes.
+    /// Whole content of a file below that others may have created: regular, owned by one of these users, of
+    /// at most `bytes` bytes.
     ///
     /// # Errors
     /// It is not such a file, cannot be opened without waiting, or cannot be read.
@@ -121,7 +121,7 @@ impl Directory {
         })
     }
 
-    /// [`Self::replace`] with bytes at hand.
+    /// [`Self::replace`] with the given bytes.
     ///
     /// # Errors
     /// As above.

@@ -112,7 +112,7 @@ pub(super) fn whole(file: &File, owners: Option<&[u32]>, bytes: u64) -> io::Resu
     if content.len() as u64 > bytes { Err(too_large(bytes)) } else { Ok(content) }
 }
 
-/// Checks that a file is regular, belongs to one of these owners, and has at most so many bytes.
+/// Checks that a file is regular, belongs to one of these owners, and has at most `bytes` bytes.
 pub(super) fn check(found: &Metadata, owners: Option<&[u32]>, bytes: u64) -> io::Result<()> {
     let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
     if !found.is_file() {

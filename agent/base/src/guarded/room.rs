@@ -8,7 +8,7 @@ use nix::sys::statvfs::fstatvfs;
 /// Most bytes kept free.
 const RESERVE_BYTES: u64 = 1 << 30;
 
-/// Bytes kept free on a file system of so many.
+/// Bytes to keep free on a file system of this size.
 pub fn reserve(total_bytes: u64) -> u64 {
     (total_bytes / 20).min(RESERVE_BYTES)
 }

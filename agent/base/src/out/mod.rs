@@ -1,6 +1,6 @@
 //! Output to people and their tools: standard output and standard error.
 //!
-//! Output gives no orders to a terminal, wherever it came from: names are made fit for people long before,
+//! Output contains no control sequences for a terminal, whatever its origin: names are made safe long before,
 //! and this is the last check. Traces and pages that go to files have checks of their own.
 //!
 //! An observed program shares both with the agent, and may stop the terminal, leave a pipe full, or make it

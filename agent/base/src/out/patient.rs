@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// A reader that takes nothing for so long is given up.
+/// Time after which a reader that takes nothing is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An output that waits for its reader, for a limited time.

@@ -56,7 +56,7 @@ pub fn only_what_is_used(about: About<'_>) -> io::Result<()> {
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter) };
     match set {
         0 => Ok(()),
-        // The number of a thread that has a filter of its own.
+        // The ID of a thread that has another filter.
         1.. => Err(io::Error::other("a thread has another filter")),
         _ => Err(io::Error::last_os_error()),
     }

@@ -75,7 +75,7 @@ impl Due {
 #[derive(Default)]
 struct Reader {
     next: Due,
-    /// The last program named that has options of its own.
+    /// The last named program with a table of options.
     program: Option<&'static Program>,
     /// Whether the command sets something: the word after a name that stands alone is its value.
     sets: bool,

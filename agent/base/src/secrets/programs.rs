@@ -16,7 +16,7 @@ pub(super) struct Program {
 
 /// An option.
 pub(super) struct Known {
-    /// The option as it is written. An empty one stands for each word.
+    /// The option as it is typed. An empty one stands for each word.
     pub(super) name: &'static str,
     /// The secret part of its value.
     pub(super) secret: Secret,

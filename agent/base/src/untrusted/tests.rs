@@ -1,4 +1,4 @@
-//! No formatted text from outside gives orders, and ordinary text stays as it is.
+//! No formatted text from outside contains control sequences, and ordinary text stays unchanged.
 
 use proptest::{prelude::*, string::string_regex};
 use rstest::rstest;

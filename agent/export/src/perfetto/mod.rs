@@ -263,7 +263,7 @@ impl<W: Write> Packets<W> {
         Ok((self.writer, self.written))
     }
 
-    /// The thread's track, or one of its own for a phase that was not on the thread all the time.
+    /// The thread's track, or a separate one for a phase that was not on the thread all the time.
     fn track_of(&mut self, phase: &Phase) -> io::Result<u64> {
         self.describe_thread(&phase.thread, None)?;
         if phase.kind != PhaseKind::Queue && phase.suspended_ns == 0 {

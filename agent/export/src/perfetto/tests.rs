@@ -54,7 +54,7 @@ fn slices_nest_and_follow_each_other_as_phases_do() {
     ];
     let told: Vec<(u64, &str)> = told.iter().map(|(at, name)| (*at, name.as_str())).collect();
     assert_eq!(told, on_thread);
-    // The queue lies on a track of its own: others ran on the thread then.
+    // The queue has a separate track: other phases ran on the thread then.
     let found = events(&packets);
     let track = |index: usize| found[index].1.track_uuid;
     assert_eq!(track(0), track(3));

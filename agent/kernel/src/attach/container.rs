@@ -207,7 +207,7 @@ fn containers_in(path: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The engine's number in a group's name. Podman's monitor, which has a group of its own, is no container.
+/// The container ID in a group's name. Podman's monitor, which has a separate group, is no container.
 fn container_id(name: &str) -> Option<&str> {
     let plain = name.strip_suffix(".scope").unwrap_or(name);
     let id = plain.rsplit(['-', ':']).next()?;

@@ -33,7 +33,7 @@ const OTHERS: Share = Share { files: 500, file_bytes: 32 << 20, notes: 1_000, no
 /// Notes kept of all users but root together.
 const OTHERS_NOTES: usize = 5_000;
 
-/// Use that one user has made of the limits.
+/// How much of the limits one user has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     files: usize,
@@ -269,7 +269,7 @@ fn bundle(_: &Path, path: &Path, value: &Value) -> Vec<Note> {
     if let (Some(container), Some(pod)) = (container, pod) {
         name.push(format!("{pod}/{container}"));
     }
-    // CRI-O's lies in a folder of its own below the container's.
+    // CRI-O's is in a separate folder below the container's.
     let within = path.parent().filter(|folder| folder.ends_with("userdata"));
     let id = folder(within.unwrap_or(path));
     vec![Note { id, name, ..Note::default() }]

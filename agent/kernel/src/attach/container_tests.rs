@@ -271,8 +271,8 @@ fn a_link_to_files_of_roots_makes_no_word_of_a_user_roots() {
     assert_eq!(error, "the container does not run: web of user 65534");
 }
 
-/// What a user's files say holds for that user's own containers: it takes no name, process or group of
-/// anybody else.
+/// A user's files count only for that user's own containers: they take over no name, process or group of
+/// another user.
 #[test]
 fn a_user_takes_neither_a_name_nor_a_process_of_others() {
     const USER: u32 = 65_534;

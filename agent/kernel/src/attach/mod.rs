@@ -119,7 +119,7 @@ impl Target {
     }
 }
 
-/// Members by the container's control group; if it has none of its own, its processes of now.
+/// Members by the container's control group; if it has no separate one, its current processes.
 fn members_of(container: &Container) -> Result<Members, TargetError> {
     let mountinfo = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let directories = group::in_hierarchies(&container.directories(Path::new("/")), &mountinfo);

@@ -198,8 +198,8 @@ impl Btf {
         None
     }
 
-    /// Place of `structure.member.member`. With stars behind the path, only if the member is so many levels
-    /// of pointers.
+    /// Place of `structure.member.member`. With stars behind the path, only if the member has that many
+    /// levels of pointers.
     pub fn offset(&self, path: &str) -> Option<Member> {
         let plain = path.trim_end_matches('*');
         let pointers = path.len() - plain.len();

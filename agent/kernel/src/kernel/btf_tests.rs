@@ -381,7 +381,7 @@ fn every_field_lies_where_bpftool_sees_it() {
         .collect();
     for field in FIELDS {
         for path in field.paths {
-            // The number of pointers of a member has tests of its own.
+            // Pointer levels of a member have separate tests.
             let expected = expected(&types, &structures, path.trim_end_matches('*'))
                 .map(|(bit, bits)| Member { offset: bit / 8, mask: ((1 << bits) - 1) << (bit % 8) });
             assert_eq!(btf.offset(path), expected, "{path}");

@@ -29,7 +29,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The hook as it is wanted at this fidelity; none where nothing can take its place.
+    /// The hook to use at this fidelity; none if nothing can replace it.
     pub fn wanted(&self, hook: &Hook) -> Option<Hook> {
         let (has_types, has_tasks) =
             (self.fidelity == Fidelity::Full, matches!(self.fidelity, Fidelity::Full | Fidelity::Raw));

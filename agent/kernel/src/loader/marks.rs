@@ -63,8 +63,8 @@ impl MarkError {
 /// A file's device and inode, which stay its own as long as a probe is in it.
 type Number = (u64, u64);
 
-/// A file without a marker, as long as it is unchanged. Its inode may be another file's a moment later, which
-/// then has another time of change.
+/// A file without a marker, as long as it is unchanged. Its inode may be reused a moment later, for a file
+/// with another time of change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Unmarked {
     number: Number,

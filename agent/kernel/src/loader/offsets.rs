@@ -48,7 +48,7 @@ pub(super) struct Offsets {
     bio_argument: u32,
     /// Index of the request among the arguments of block_rq_issue.
     io_argument: u32,
-    /// Submissions have a hook of their own.
+    /// Whether submissions have a separate hook.
     has_io_start: u32,
     /// The running task and saved registers have types.
     has_typed_helpers: u32,

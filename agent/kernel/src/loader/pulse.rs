@@ -102,7 +102,7 @@ impl Loaded {
         self.stop_clocks(PROGRAM, links)
     }
 
-    /// The pulse of a CPU as it is now.
+    /// The current pulse of a CPU.
     pub fn pulse(&self, cpu: u32) -> Option<Pulse> {
         let states: Array<_, PulseValue> = Array::try_from(self.ebpf.map("PULSES")?).ok()?;
         states.get(&cpu, 0).ok().map(|value| value.0)

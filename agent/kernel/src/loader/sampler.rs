@@ -28,14 +28,15 @@ use crate::{
 };
 
 const PROGRAM: &str = "sample";
-/// Context switches of a CPU per second from which on it has a clock of its own: 1.6 ms a second at 0.4 us
+/// Context switches of a CPU per second from which on it has a separate clock: 1.6 ms a second at 0.4 us
 /// each. Its clock costs 0.5 ms (1 us a tick) to 5.5 ms (11 us, under nested virtualization) more than those
 /// of threads, and only while it is idle or runs others; a busy one ticks as often either way. So this is a
 /// compromise, in favour of what is observed.
 const SWITCHES_PER_S: u64 = 4_000;
 /// The shortest time over which a rate is taken.
 const WINDOW: Duration = Duration::from_millis(200);
-/// Most threads with clocks of their own; what they start inherits theirs. Each takes two descriptors.
+/// Maximum number of threads with separate clocks; the threads that they start inherit theirs. Each takes two
+/// descriptors.
 const THREADS_MOST: usize = 1024;
 
 /// The clocks.
@@ -242,7 +243,7 @@ fn stands_still(cpu: usize, before: &[u64], now: &[u64]) -> bool {
     before.get(cpu).zip(now.get(cpu)).is_some_and(|(before, now)| before == now)
 }
 
-/// Whether clocks of so many CPUs cost less than those of threads, at this number of switches.
+/// Whether clocks of this number of CPUs cost less than those of threads, at this number of switches.
 fn is_cheaper_on_cpus(switches: u64, elapsed: Duration, cpus: usize) -> bool {
     u128::from(switches) * 1_000_000_000
         > u128::from(SWITCHES_PER_S) * u128::from(cpus as u64) * elapsed.as_nanos()

@@ -118,7 +118,8 @@ fn watched<R: Records>(records: R) -> Option<AsyncFd<R>> {
     unsafe { AsyncFd::register_with_interest(records, Interest::READABLE) }.ok()
 }
 
-/// Waits for the next record, and reads it. Waits forever where nothing is watched, or can be read no more.
+/// Waits for the next record, and reads it. Waits forever if nothing is watched, or nothing can be read any
+/// more.
 async fn told<R: Records>(watched: &mut Option<AsyncFd<R>>) -> bool {
     let Some(records) = watched else { return std::future::pending().await };
     match records.async_io_mut(Interest::READABLE, Records::next_tells).await {

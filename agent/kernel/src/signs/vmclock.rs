@@ -27,7 +27,7 @@ const VERSION: u16 = 1;
 /// Most reads during a change, which takes some stores; a longer one is given up until the next time.
 const LOOKS: u32 = 100;
 
-/// The beginning of the page, little-endian as it is written.
+/// The beginning of the page, in little-endian byte order.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Page {
@@ -83,7 +83,7 @@ impl VmClock {
         if metadata.is_file() && metadata.len() < NEEDED.get() as u64 {
             return Err(VmClockError::NotOne("too short"));
         }
-        // SAFETY: a new mapping of its own, to be read only.
+        // SAFETY: a new, separate mapping, only read.
         let page = unsafe { mmap(None, NEEDED, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, file.as_fd(), 0) };
         let mut clock = Self { page: page.map_err(io::Error::from)?.cast(), known: None };
         clock.check()?;

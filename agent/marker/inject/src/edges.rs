@@ -13,7 +13,7 @@ pub(crate) enum Source {
 /// Begins a phase on this thread.
 #[inline]
 pub(crate) fn begin(source: Source, name: Name<'_>, number: u64) -> u64 {
-    // SAFETY: a name is readable as far as it is looked at: the library reads its first 64 bytes.
+    // SAFETY: a name is readable as far as it is read: the library reads its first 64 bytes.
     unsafe { call::begin_from(source as u8, name.bytes.as_ptr(), name.length, number) }
 }
 

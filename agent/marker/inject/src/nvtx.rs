@@ -100,7 +100,8 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(get_export_table: Option<GetEx
             continue;
         }
         for (number, function) in ours.iter().filter(|(number, _)| *number < count as usize) {
-            // SAFETY: the table has so many entries, each null or the address of a pointer to a function.
+            // SAFETY: the table has this number of entries, each null or the address of a pointer to a
+            // function.
             unsafe {
                 let place = *places.add(*number);
                 if !place.is_null() {

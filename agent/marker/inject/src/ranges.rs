@@ -173,7 +173,7 @@ impl Ranges {
         self.count.set(last);
     }
 
-    /// Ends the range at this place; ranges inside it go on.
+    /// Ends the range at this place; ranges inside it continue.
     #[inline]
     fn end(&self, at: usize) -> Measured {
         let open = self.open.get(at).map_or(NONE, Cell::get);
@@ -214,7 +214,7 @@ impl Ranges {
         }
     }
 
-    /// Makes room: the outermost range with an explicit end goes on without a place here, as if another
+    /// Makes room: the outermost range with an explicit end continues without a place here, as if another
     /// thread were to end it.
     #[cold]
     fn forget_named(&self) -> bool {

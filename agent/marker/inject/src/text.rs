@@ -16,7 +16,7 @@ const DOMAIN_BYTES: usize = 31;
 /// A C string, not copied.
 ///
 /// # Safety
-/// `text` is null or a C string that stays as it is while the name is used.
+/// `text` is null or a C string that does not change while the name is used.
 #[inline]
 pub(crate) unsafe fn borrowed<'a>(text: *const c_char) -> Name<'a> {
     if text.is_null() {

@@ -10,8 +10,7 @@ use crate::untrusted::Untrusted;
 
 /// Requests without which nothing is said about the slowest.
 pub const ENOUGH_REQUESTS: u64 = 20;
-/// An excess below one in so many of the typical latency makes no request slow. Whole numbers compare
-/// exactly.
+/// An excess below the typical latency divided by this makes no request slow. Whole numbers compare exactly.
 const HARDLY_SLOWER: i64 = 10;
 
 /// The finding.

@@ -51,7 +51,7 @@ pub(super) struct RowTally {
     pub(super) counts: [u128; COUNT_NAMES.len()],
 }
 
-// Arrays have a default of their own up to 32 only.
+// Rust implements `Default` only for arrays of up to 32 elements.
 impl Default for RowTally {
     fn default() -> Self {
         Self { durations: Durations::default(), sums: Sums::default(), counts: [0; COUNT_NAMES.len()] }

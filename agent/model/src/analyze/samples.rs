@@ -21,7 +21,7 @@ pub enum Step {
     Nest(&'static str, Vec<Step>),
 }
 
-/// A wait in this phase, 1 ms after its start; blocked, out of quota and in the run queue for so many ns.
+/// A wait in this phase, 1 ms after its start; times blocked, out of quota and in the run queue, ns.
 pub fn wait(within: &Phase, account: Account, times: [u64; 3]) -> Wait {
     Wait {
         phase: Some(within.id),

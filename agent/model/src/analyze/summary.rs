@@ -30,7 +30,7 @@ pub const SLOWEST: usize = 10;
 pub struct LeftOut {
     /// Named [`crate::phase::WARMUP`] by the program.
     pub warmups: u64,
-    /// Without an end of their own: their durations are not what the program meant.
+    /// Requests without a recorded end: their durations are not what the program meant.
     pub unfinished: u64,
     /// Rows that break a promise of the format, for instance accounts that do not add up to the duration.
     pub damaged: u64,

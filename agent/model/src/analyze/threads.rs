@@ -256,7 +256,7 @@ impl Tally {
     }
 }
 
-/// The name of all threads that stand in no group of their own.
+/// Name of all threads without a separate group.
 pub const OTHER_THREADS: &str = "(other threads)";
 
 #[cfg(test)]

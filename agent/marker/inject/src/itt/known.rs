@@ -138,7 +138,7 @@ fn manner(name: Name<'static>) -> (&'static [u8], bool) {
 /// Most bytes kept of a name.
 const LONGEST: usize = 255;
 
-/// Length and hash of a C string, as far as it is kept.
+/// Length and hash of the part of a C string that is kept.
 ///
 /// # Safety
 /// `name` is a C string.
@@ -274,7 +274,7 @@ extern "C" fn create_string(name: *const c_char) -> *const StringHandle {
 #[cold]
 fn others() -> *const StringHandle {
     struct Others(StringHandle);
-    // SAFETY: the kind is made of atomics, and the rest stays as it is.
+    // SAFETY: the kind is made of atomics, and the rest never changes.
     unsafe impl Sync for Others {}
     static OTHERS: Others = Others(StringHandle {
         name: c"(other names)".as_ptr(),

@@ -158,7 +158,7 @@ fn excesses(runs: &[Sample<'_>], reference: &Profile, paths: &[Path], sampled: b
 }
 
 impl Decomposition {
-    /// The parts worth a line, in their order: the largest of those that make up at least this share of the
+    /// The parts to print, in their order: the largest of those that make up at least this share of the
     /// difference, for or against it.
     pub fn largest(&self, least_share: f64, most: usize) -> Vec<&Part> {
         let total = self.difference_ns.value;

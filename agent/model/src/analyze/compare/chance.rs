@@ -68,7 +68,7 @@ fn labellings(n: u64, k: u64) -> u64 {
     (0..k.min(n - k)).try_fold(1_u64, |ways, i| Some(ways.checked_mul(n - i)? / (i + 1))).unwrap_or(u64::MAX)
 }
 
-/// The sums of all choices of so many values.
+/// The sums of all choices of this many values.
 fn each_choice(values: &[f64], choose: usize, sum: f64, visit: &mut impl FnMut(f64)) {
     if choose == 0 {
         visit(sum);

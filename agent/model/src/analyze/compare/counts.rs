@@ -43,7 +43,8 @@ pub struct Cost {
     pub by_price_ns: f64,
 }
 
-/// A side with less than one event per request, and so many times fewer than the other, has no sound price.
+/// Factor: a side with less than one event per request, and this many times fewer than the other, has no
+/// sound price.
 const RARE: f64 = 100.0;
 
 /// The events that end or make a wait of this kind, where they are counted.
@@ -68,7 +69,7 @@ const fn events(cause: Cause) -> &'static [&'static str] {
     }
 }
 
-/// A smaller change of a count, as a share of the larger side, is not worth a word.
+/// Smallest change of a count that is reported, as a share of the larger side.
 const NOTICEABLE: f64 = 0.02;
 
 impl CountChange {

@@ -33,7 +33,7 @@ const MOST_TAIL: usize = 50_000;
 const MOST_PARTS: usize = 3_000_000;
 /// Kinds of requests that are kept apart.
 const MOST_NAMES: usize = 8;
-/// A run of so many requests, none marked as a warm-up, loses the first one in so many.
+/// Without marked warm-ups, one request in this many is left out, from the start of the run.
 const WARMUP_ONE_IN: u64 = 50;
 
 /// Which requests at the start of a run do not count.
@@ -349,7 +349,7 @@ impl GroupReading {
         profile
     }
 
-    /// The slowest so many of all, the last of them in part: their number need not be whole.
+    /// The slowest requests up to this number, the last of them in part: the number need not be whole.
     fn tail(&self, slow: &[Kept], quantile: f64, requests: u64) -> Option<Tail> {
         let count = (1.0 - quantile) * requests as f64;
         // 0.1 * 100 is a little more than 10 in floating point.

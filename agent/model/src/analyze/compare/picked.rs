@@ -43,7 +43,7 @@ pub fn latency_ns(request: &Request) -> u64 {
     tree::latency_ns(request)
 }
 
-/// Readings taken once in a while come at most so long after the end of a request, ns.
+/// Readings taken at intervals come at most this long after the end of a request, ns.
 const AFTER_NS: u64 = 1_000_000_000;
 
 /// Whether a reading at this time may concern a request: from its arrival to the first reading after its end.

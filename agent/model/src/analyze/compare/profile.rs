@@ -34,7 +34,7 @@ impl Means {
         }
     }
 
-    /// Means of sums over so many requests.
+    /// Means of sums over this number of requests.
     pub(super) fn of(sums: &Sums, requests: u64) -> Self {
         let count = requests.max(1) as f64;
         Self { time: sums.0.map(|ns| ns as f64 / count), beside: sums.1.map(|ns| ns as f64 / count) }

@@ -17,7 +17,7 @@ use super::{Case, reading::split_of};
 
 /// Requests ahead that are named.
 const MOST: usize = 3;
-/// A request ahead whose excess is below one in so many of the typical latency is not why others waited.
+/// A request ahead whose excess is below the typical latency divided by this is not the reason for waiting.
 const HARDLY_SLOWER: i64 = 10;
 
 /// A request in flight while another one queued.

@@ -23,7 +23,7 @@ use super::{
     waits::{Culprit, Waits, portions},
 };
 
-/// 95 of 100 lie within so many standard deviations.
+/// 95 % lie within this many standard deviations.
 const DEVIATIONS: f64 = 1.96;
 
 /// One request.

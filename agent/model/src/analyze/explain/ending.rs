@@ -9,11 +9,11 @@ use super::{
 };
 use guestscope_contract::Account;
 
-/// Share of the excess above the 90th percentile from which on a cause is worth advice of its own.
+/// Share of the excess above the 90th percentile from which on a cause gets advice.
 const WORTH: f64 = 0.25;
 /// More advice would hide what matters.
 const MOST: usize = 2;
-/// An excess below this part of the typical latency makes no request slow: one in so many.
+/// An excess below the typical latency divided by this makes no request slow.
 const HARDLY_SLOWER: i64 = 10;
 /// Moves to another cache, beyond the usual, from which on they likely explain unexplained CPU time.
 const MOVES: f64 = 1.0;

@@ -27,7 +27,7 @@ fn with_waits(mut explanation: Explanation, waits: Vec<Wait>) -> Explanation {
     explanation
 }
 
-/// A request that works for 1 ms and then, if it is `late`, waits on this account for so long.
+/// A request that works for 1 ms and then, if it is `late`, waits on this account for the given time.
 fn one(number: u64, late: Option<(Account, u64)>) -> Request {
     let mut work = vec![Step::Spend(Account::Cpu, 1_000_000 + number % 7)];
     work.extend(late.map(|(account, ns)| Step::Spend(account, ns)));
@@ -39,7 +39,7 @@ fn run_with(account: Account, ns: u64) -> Vec<Request> {
     (0..100).map(|number| one(number, (number % 10 == 4).then_some((account, ns)))).collect()
 }
 
-/// In the innermost phase of the request; blocked, out of quota and in the run queue for so many ns.
+/// In the innermost phase of the request; times blocked, out of quota and in the run queue, ns.
 fn wait(request: &Request, account: Account, times: [u64; 3]) -> Wait {
     samples::wait(request.phases.last().expect("a request has phases"), account, times)
 }
@@ -232,7 +232,7 @@ fn who_was_ahead_in_the_queue_is_named_with_its_own_cause() {
 fn counts_stand_beside_the_typical_ones_of_the_same_phase() {
     let mut requests = run_with(Account::Cpu, 30_000_000);
     for (number, request) in requests.iter_mut().enumerate() {
-        // The request's own phase has what its nested one has, and 3 of its own.
+        // The request's own phase has the counts of its nested one, and 3 more.
         let inner = if number == 94 { 16_384 } else { 12 };
         request.phases[1].counts.fault_minor = inner;
         request.phases[0].counts.fault_minor = inner + 3;

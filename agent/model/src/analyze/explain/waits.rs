@@ -28,7 +28,7 @@ pub enum Culprit {
         /// Process ID, in the initial namespace.
         pid: u32,
     },
-    /// The CPU was idle until then: the wake-up took so long.
+    /// The CPU was idle until then: the wake-up itself took that long.
     Idle,
     /// A thread that was waited for and was itself kept from running.
     Kept(Blame),
