@@ -18,7 +18,7 @@ use std::{
 
 use tokio::{io::unix::AsyncFd, time::Interval};
 
-use self::unprivileged::{Choice, Told};
+use self::unprivileged::{Choice, ProcfsSource};
 use crate::{
     child::{self, RunAs},
     clock::{self, ClockPair},
@@ -111,9 +111,9 @@ pub fn run(arguments: &RunArguments) -> Result<i32, SessionError> {
                 let begun = begin(arguments, run_as, cost, Fidelity::Procfs)?;
                 let threads = arguments.observation.max_threads;
                 let limits = start::limits(&arguments.observation);
-                let told = Told::new((begun.identity.run_id, limits), threads, &refusal)?;
+                let source = ProcfsSource::new((begun.identity.run_id, limits), threads, &refusal)?;
                 let (mut session, mut launched) =
-                    launch(arguments, run_as, (begun, told, beside), (signals, haste))?;
+                    launch(arguments, run_as, (begun, source, beside), (signals, haste))?;
                 unprivileged::explain(&refusal);
                 observe(&mut session, &mut launched, None).await?;
                 launched.finish(session, arguments)

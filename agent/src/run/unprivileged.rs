@@ -54,7 +54,7 @@ fn wants_arrivals(arguments: &RunArguments) -> bool {
 }
 
 /// The ring and the pairing of its records.
-pub(super) struct Told {
+pub(super) struct ProcfsSource {
     procfs: Procfs,
     pairing: Pairing,
     verdicts: Vec<Verdict>,
@@ -66,7 +66,7 @@ pub(super) struct Told {
     met: HashSet<u32>,
 }
 
-impl Told {
+impl ProcfsSource {
     pub(super) fn new(
         (run_id, limits): ([u8; 16], Limits),
         threads: u32,
@@ -101,7 +101,7 @@ pub(super) fn explain(refusal: &Refusal) {
     }
 }
 
-impl Sight for Told {
+impl Sight for ProcfsSource {
     const LAST_DRAINS: u32 = 1;
 
     fn take_in(&mut self) -> bool {
@@ -211,13 +211,13 @@ mod tests {
                 environment.iter().find(|(name, _)| *name == "GUESTSCOPE_NOTIFY").expect("it is told");
             let mut program = UnixStream::connect(socket).expect("the agent listens");
             program.write_all(b"marker 1\n").expect("the agent listens");
-            let mut told =
-                Told::new(([1; 16], Limits::default()), 8, &Refusal::Unwanted).expect("memory can be had");
+            let mut source = ProcfsSource::new(([1; 16], Limits::default()), 8, &Refusal::Unwanted)
+                .expect("memory can be had");
             let peer = rendezvous.next().await.expect("it has greeted");
             let _program = meanwhile(program);
-            told.welcome(peer).await;
-            told.last_ledgers();
-            let ring = told.verdicts.iter().find(|verdict| verdict.hook == procfs::RING);
+            source.welcome(peer).await;
+            source.last_ledgers();
+            let ring = source.verdicts.iter().find(|verdict| verdict.hook == procfs::RING);
             (ring.expect("it is there").outcome, rendezvous.unanswered())
         })
     }
