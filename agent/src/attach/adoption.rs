@@ -10,7 +10,7 @@ use guestscope_kernel::attach::Target;
 use crate::{
     loader::VisitError,
     out,
-    session::{Feed, SessionError, code::Code, sight::Sight as _},
+    session::{Feed, SessionError, code::Code, record_source::RecordSource as _},
 };
 
 /// Most walks in a row. One finds all existing threads; more are needed while new threads have not been on a

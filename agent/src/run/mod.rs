@@ -35,7 +35,7 @@ use crate::{
         every,
         facts::Identity,
         observe,
-        sight::Sight,
+        record_source::RecordSource,
         signals::{Haste, Signals},
         start::{self, Begun},
     },
@@ -135,7 +135,7 @@ fn begin(
     Begun::new(&arguments.observation, run_as, known, Some(manifest_child))
 }
 
-fn launch<F: Sight>(
+fn launch<F: RecordSource>(
     arguments: &RunArguments,
     run_as: Option<&RunAs>,
     (mut begun, mut feed, beside): (Begun, F, Beside),
@@ -171,7 +171,7 @@ fn launch<F: Sight>(
     Ok((session, Launched { child, rendezvous, sources, ended, signals, looks: every(between) }))
 }
 
-impl<F: Sight> Subject<F> for Launched {
+impl<F: RecordSource> Subject<F> for Launched {
     async fn next(&mut self) -> Event {
         tokio::select! {
             Some(peer) = self.rendezvous.next() => Event::Peer(peer),
@@ -204,7 +204,7 @@ impl<F: Sight> Subject<F> for Launched {
 
 impl Launched {
     /// The exit code is the program's, even if the agent's own work failed.
-    fn finish<F: Sight>(
+    fn finish<F: RecordSource>(
         mut self,
         mut session: Session<F>,
         arguments: &RunArguments,

@@ -23,7 +23,7 @@ use crate::{
     procfs::{self, Procfs, Refusal},
     record::Record,
     rendezvous::Peer,
-    session::{SessionError, sight::Sight, start},
+    session::{SessionError, record_source::RecordSource, start},
     sources::Kind,
 };
 
@@ -101,7 +101,7 @@ pub(super) fn explain(refusal: &Refusal) {
     }
 }
 
-impl Sight for ProcfsSource {
+impl RecordSource for ProcfsSource {
     const LAST_DRAINS: u32 = 1;
 
     fn take_in(&mut self) -> bool {

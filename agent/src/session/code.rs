@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Feed,
-    sight::{self, Sight as _},
+    record_source::{self, RecordSource as _},
 };
 use crate::{
     mapped::{self, Looked, MappedCode, Problem},
@@ -61,7 +61,7 @@ fn ask<T: Send + 'static>(
 ) -> Result<T, NoAnswer> {
     let Feed { pump, pairing, .. } = feed;
     let mut meanwhile = || {
-        sight::empty(pump, pairing);
+        record_source::empty(pump, pairing);
     };
     let limit = LOOK + EACH * u32::try_from(processes).unwrap_or(u32::MAX);
     patient::within((limit, TURN), &mut meanwhile, work)

@@ -13,7 +13,7 @@ use super::{
     facts,
     judged::Judged,
     outlet::Sinks,
-    sight::Sight,
+    record_source::RecordSource,
 };
 use crate::out;
 use crate::{
@@ -55,7 +55,7 @@ struct Told {
     path: PathBuf,
 }
 
-impl<F: Sight> Session<F> {
+impl<F: RecordSource> Session<F> {
     /// Closes everything after the last records, and prints the summary.
     pub(crate) fn finish(mut self, end: End, observation: &Observation) -> Result<(), SessionError> {
         let mut health = self.feed.health(self.cost.so_far(self.graphics.cpu()));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Session, sight::Sight};
+use super::{Session, record_source::RecordSource};
 use crate::{
     folder::{GpuRecord, Sample},
     gpu::{self, CLOCKS_HELD, Gpus, News, throttle_words},
@@ -82,7 +82,7 @@ impl Graphics {
     }
 }
 
-impl<F: Sight> Session<F> {
+impl<F: RecordSource> Session<F> {
     /// Keeps a reading.
     pub(crate) fn gpu(&mut self, news: News) {
         match news {

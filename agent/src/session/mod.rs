@@ -13,7 +13,7 @@ mod graphics;
 mod judged;
 mod outlet;
 mod possible;
-pub(crate) mod sight;
+pub(crate) mod record_source;
 pub(crate) mod signals;
 pub(crate) mod start;
 
@@ -32,7 +32,7 @@ use tokio::{
 pub use self::{arguments::Observation, error::SessionError};
 use self::{
     code::Code, cost::Cost, facts::Identity, graphics::Graphics, outlet::Outlet, possible::Possible,
-    sight::Sight,
+    record_source::RecordSource,
 };
 use crate::{
     clock::ClockPair,
@@ -152,7 +152,7 @@ impl log::Log for KernelLog {
 }
 
 /// Runs until the subject has ended. The rings still have to be drained then.
-pub(crate) async fn observe<F: Sight>(
+pub(crate) async fn observe<F: RecordSource>(
     session: &mut Session<F>,
     subject: &mut impl Subject<F>,
     mut kernel_log: Option<aya_log::EbpfLogger<KernelLog>>,
@@ -210,7 +210,7 @@ impl Session {
     }
 }
 
-impl<F: Sight> Session<F> {
+impl<F: RecordSource> Session<F> {
     /// Samples the guest and the agent.
     fn sample(&mut self) {
         let sample = cost::sample(self.feed.edges_read(), self.graphics.cpu());

@@ -16,7 +16,7 @@ use super::{
     graphics::Graphics,
     outlet::{Outlet, Sinks},
     possible::Possible,
-    sight::Sight,
+    record_source::RecordSource,
     signals::Haste,
 };
 use crate::{
@@ -140,7 +140,7 @@ impl Begun {
 
     /// Opens the outputs, gives up privileges, prints the banner. `program` is a started one, which gets
     /// signals.
-    pub(crate) fn start<F: Sight>(
+    pub(crate) fn start<F: RecordSource>(
         self,
         observation: &Observation,
         feed: F,

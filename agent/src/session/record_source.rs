@@ -1,6 +1,6 @@
 //! Sources of a session's records: the BPF programs, or threads' own reports where BPF is refused.
 //!
-//! Everything after the records is the same for both. Yields [`Sight`], and its implementation for the BPF
+//! Everything after the records is the same for both. Yields [`RecordSource`], and its implementation for the BPF
 //! programs.
 
 use std::{
@@ -38,7 +38,7 @@ fn tell(problems: &[String]) {
 }
 
 /// Where records come from.
-pub(crate) trait Sight {
+pub(crate) trait RecordSource {
     /// Drains after the program's end in which its exit may still arrive.
     const LAST_DRAINS: u32;
 
@@ -115,7 +115,7 @@ impl Feed {
     }
 }
 
-impl Sight for Feed {
+impl RecordSource for Feed {
     const LAST_DRAINS: u32 = 20;
 
     fn take_in(&mut self) -> bool {
