@@ -113,7 +113,7 @@ impl Attached {
     fn finish(self, mut session: Session, arguments: &AttachArguments) -> Result<i32, SessionError> {
         let (wall, clock) = (session.started.elapsed(), ClockPair::now());
         // Requests that begin from now on use this clock pair, in the export as in the folder.
-        session.outlet.clock(clock);
+        session.export.clock(clock);
         self.signals.closing();
         session.last_records(self.all_ended);
         let exit = if self.all_ended { Exit::Ended } else { Exit::Running };

@@ -221,7 +221,7 @@ impl Launched {
         let (ended, clock) = self.signals.ended().unwrap_or_else(|| (Instant::now(), ClockPair::now()));
         let wall = ended.saturating_duration_since(session.started);
         // Requests that begin from now on use this clock pair, in the export as in the folder.
-        session.outlet.clock(clock);
+        session.export.clock(clock);
         session.last_records(status.is_some());
         let workload = self.rendezvous.workload().unwrap_or_else(|error| {
             out::say(&format!("what the workload says about itself is left out: {error}\n"));

@@ -10,9 +10,9 @@ use super::{
     arguments::Observation,
     cost::Cost,
     error::{During as _, SessionError},
+    export_thread::Sinks,
     facts,
     judged::Judged,
-    outlet::Sinks,
     record_source::RecordSource,
 };
 use crate::out;
@@ -65,14 +65,14 @@ impl<F: RecordSource> Session<F> {
         health.not_let_in = end.not_let_in;
         self.feed.tell_sources();
         health.sources = sources::report(&end.sources, &self.feed.pairing().sources);
-        health.rows_lost = self.outlet.rows_lost;
+        health.rows_lost = self.export.rows_lost;
         let restored_after = self.restored_after(clock::now_ns());
         let (gpu, helper) = (self.graphics.record(), self.graphics.cpu());
         let (wall, exit) = (end.wall, end.exit);
         let hints = self.hints(&end.sources, health.fidelity, observation);
-        let Self { outlet, guest, usage, cost, restored, identity, .. } = self;
+        let Self { export, guest, usage, cost, restored, identity, .. } = self;
         let closing = Closing { end, health, guest, usage, cost, helper, gpu: gpu.clone(), restored };
-        let told = outlet.finish(move |sinks| closing.close(sinks));
+        let told = export.finish(move |sinks| closing.close(sinks));
         let told = told.ok_or(SessionError::Thread)?;
         let facts = RunFacts {
             gpu,
@@ -143,7 +143,7 @@ impl<F: RecordSource> Session<F> {
         let ledgers = self.feed.last_ledgers();
         self.feed.pairing().stop(clock::now_ns(), &ledgers);
         // Later events are not observed: they would be pieces of what has just been closed.
-        self.outlet.outputs(self.feed.take_last());
+        self.export.outputs(self.feed.take_last());
     }
 }
 

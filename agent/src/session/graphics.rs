@@ -91,11 +91,11 @@ impl<F: RecordSource> Session<F> {
             News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),
             News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),
         }
-        self.outlet.gpu(self.graphics.record());
+        self.export.gpu(self.graphics.record());
     }
 
     /// Hands over rows read since the last call.
     pub(crate) fn gpu_rows(&mut self) {
-        self.outlet.samples(std::mem::take(&mut self.graphics.rows));
+        self.export.samples(std::mem::take(&mut self.graphics.rows));
     }
 }

@@ -1,6 +1,6 @@
 //! `guestscope run` and `guestscope attach`: connects probes, pump, pairing, folder, export and summary.
 //!
-//! One thread reads the rings and pairs; its outputs go through [`outlet`], so that no disk and no collector
+//! One thread reads the rings and pairs; its outputs go through [`export_thread`], so that no disk and no collector
 //! can block the pump. A [`Subject`] defines what is observed and when that ends.
 
 mod arguments;
@@ -8,10 +8,10 @@ pub(crate) mod code;
 pub(crate) mod cost;
 pub(crate) mod ending;
 pub(crate) mod error;
+mod export_thread;
 pub(crate) mod facts;
 mod graphics;
 mod judged;
-mod outlet;
 mod possible;
 pub(crate) mod record_source;
 pub(crate) mod signals;
@@ -31,8 +31,8 @@ use tokio::{
 
 pub use self::{arguments::Observation, error::SessionError};
 use self::{
-    code::Code, cost::Cost, facts::Identity, graphics::Graphics, outlet::Outlet, possible::Possible,
-    record_source::RecordSource,
+    code::Code, cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics,
+    possible::Possible, record_source::RecordSource,
 };
 use crate::{
     clock::ClockPair,
@@ -74,7 +74,7 @@ pub(crate) struct Feed {
 /// A run in progress.
 pub(crate) struct Session<F = Feed> {
     pub(crate) feed: F,
-    pub(crate) outlet: Outlet,
+    pub(crate) export: ExportThread,
     pub(crate) cost: Cost,
     pub(crate) guest: Guest,
     pub(crate) identity: Identity,
@@ -167,7 +167,7 @@ pub(crate) async fn observe<F: RecordSource>(
             _ = ticks.tick() => session.gpu_rows(),
             () = any_readable(&rings) => {}
             _ = samples.tick() => session.sample(),
-            _ = clocks.tick() => session.outlet.clock(ClockPair::now()),
+            _ = clocks.tick() => session.export.clock(ClockPair::now()),
             next = subject.next() => event = Some(next),
             restored = session.signs.next() => session.restored(restored),
             news = session.graphics.next() => session.gpu(news),
@@ -215,7 +215,7 @@ impl<F: RecordSource> Session<F> {
     fn sample(&mut self) {
         let sample = cost::sample(self.feed.edges_read(), self.graphics.cpu());
         self.graphics.looked(sample);
-        self.outlet.samples(vec![sample]);
+        self.export.samples(vec![sample]);
     }
 
     /// The guest was restored or moved. Goes out before the requests that were open then.
@@ -223,14 +223,14 @@ impl<F: RecordSource> Session<F> {
         if self.restored.len() < SIGNS {
             self.restored.push(restored);
         }
-        self.outlet.restored(restored);
+        self.export.restored(restored);
     }
 
     /// Drains the rings, but no more than a few batches: signals and new programs wait as well.
     fn drain(&mut self) {
         for _ in 0..BATCHES_AT_ONCE {
             let has_more = self.feed.take_in();
-            self.outlet.outputs(self.feed.take_out());
+            self.export.outputs(self.feed.take_out());
             if !has_more {
                 break;
             }

@@ -1,4 +1,4 @@
-//! The start of every session: the run folder, least privilege, the export, the outlet, the banner.
+//! The start of every session: the run folder, least privilege, the exporter and its thread, the banner.
 
 use std::{
     io,
@@ -12,9 +12,9 @@ use super::{
     code::Code,
     cost::Cost,
     error::{During as _, SessionError},
+    export_thread::{ExportThread, Sinks},
     facts::{self, Identity},
     graphics::Graphics,
-    outlet::{Outlet, Sinks},
     possible::Possible,
     record_source::RecordSource,
     signals::Haste,
@@ -166,7 +166,7 @@ impl Begun {
         let progress = Progress::start(!observation.json, settle_to_say);
         let files = folder.owner().map_or((0, 0), |owner| (owner.uid, owner.gid));
         let settle = settle(folder.owner().cloned());
-        let outlet = Outlet::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
+        let export = ExportThread::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
             .during("starting the thread that writes the run folder")?;
         come_first();
         // From now on only probes in programs need a privilege.
@@ -180,7 +180,7 @@ impl Begun {
         }
         Ok(Session {
             feed,
-            outlet,
+            export,
             cost,
             guest,
             identity,

@@ -224,7 +224,7 @@ fn the_threads_that_write_have_the_users_rights_and_no_capability() {
         let status = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
         let all: Vec<String> = status
             .filter(|status| {
-                ["outlet", "otlp-export"].iter().any(|name| field(status, "Name:").concat() == *name)
+                ["export", "otlp-export"].iter().any(|name| field(status, "Name:").concat() == *name)
             })
             .collect();
         let settled = |status: &String| field(status, "CapPrm:") == ["0000000000000000"];

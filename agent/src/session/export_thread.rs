@@ -55,7 +55,7 @@ enum Message {
 type Last = Box<dyn FnOnce(Sinks) + Send>;
 
 /// The pump's handle of the thread.
-pub(crate) struct Outlet {
+pub(crate) struct ExportThread {
     sender: SyncSender<Message>,
     last: Sender<Last>,
     thread: JoinHandle<()>,
@@ -228,7 +228,7 @@ fn live_verdict(verdict: Option<TailVerdict>) -> LiveVerdict {
     }
 }
 
-impl Outlet {
+impl ExportThread {
     /// Starts the thread, which settles first.
     ///
     /// # Errors
@@ -255,7 +255,7 @@ impl Outlet {
                 last(sinks);
             }
         };
-        let thread = std::thread::Builder::new().name("outlet".to_owned()).spawn(body)?;
+        let thread = std::thread::Builder::new().name("export".to_owned()).spawn(body)?;
         has_settled.recv().unwrap_or_else(|_| Err(io::Error::other("it panicked")))?;
         Ok(Self { sender, last, thread, on_the_way, rows_lost: 0, gap: false })
     }
@@ -359,19 +359,20 @@ mod tests {
             }
         });
         let on_the_way = Arc::default();
-        let mut outlet = Outlet { sender, last: channel().0, thread, on_the_way, rows_lost: 0, gap: false };
-        (0..4).for_each(|_| outlet.outputs(mark()));
-        assert_eq!(outlet.rows_lost, 2);
+        let mut export =
+            ExportThread { sender, last: channel().0, thread, on_the_way, rows_lost: 0, gap: false };
+        (0..4).for_each(|_| export.outputs(mark()));
+        assert_eq!(export.rows_lost, 2);
         let kinds = |receiver: &Receiver<Message>| -> Vec<bool> {
             receiver.try_iter().map(|message| matches!(message, Message::Gap)).collect()
         };
         assert_eq!(kinds(&receiver), [false, false]);
-        (0..2).for_each(|_| outlet.outputs(mark()));
-        assert_eq!((kinds(&receiver), outlet.rows_lost), (vec![true, false], 3));
-        outlet.samples(vec![Sample::default()]);
+        (0..2).for_each(|_| export.outputs(mark()));
+        assert_eq!((kinds(&receiver), export.rows_lost), (vec![true, false], 3));
+        export.samples(vec![Sample::default()]);
         assert_eq!(kinds(&receiver), [true, false]);
-        outlet.outputs(mark());
-        assert_eq!((kinds(&receiver), outlet.rows_lost), (vec![false], 3));
+        export.outputs(mark());
+        assert_eq!((kinds(&receiver), export.rows_lost), (vec![false], 3));
     }
 
     /// A stuck disk leaves no more in the channel than its bound in bytes, however large requests are.
@@ -384,12 +385,13 @@ mod tests {
             }
         });
         let on_the_way = Arc::default();
-        let mut outlet = Outlet { sender, last: channel().0, thread, on_the_way, rows_lost: 0, gap: false };
+        let mut export =
+            ExportThread { sender, last: channel().0, thread, on_the_way, rows_lost: 0, gap: false };
         let phase = crate::analyze::samples::inference(1).remove(0).phases.remove(0);
         let request = || vec![Output::Request(Request { phases: vec![phase.clone(); 10_000] })];
-        (0..10).for_each(|_| outlet.outputs(request()));
-        assert!(outlet.on_the_way.load(Relaxed) <= MOST_BYTES);
-        assert_eq!(outlet.rows_lost % 10_000, 0);
-        assert!((70_000..100_000).contains(&outlet.rows_lost), "{}", outlet.rows_lost);
+        (0..10).for_each(|_| export.outputs(request()));
+        assert!(export.on_the_way.load(Relaxed) <= MOST_BYTES);
+        assert_eq!(export.rows_lost % 10_000, 0);
+        assert!((70_000..100_000).contains(&export.rows_lost), "{}", export.rows_lost);
     }
 }
