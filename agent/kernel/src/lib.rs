@@ -13,7 +13,7 @@ pub mod kernel;
 pub mod loader;
 pub mod probes;
 pub mod pump;
-pub mod signs;
+pub mod restore;
 pub mod watched;
 
 pub use carried::EMPTY;

@@ -17,7 +17,7 @@ use crate::{
     platform::{Guest, Root},
     probes::FAMILIES,
     procfs::{self, Procfs},
-    signs,
+    restore,
     sinks::terminal::{self, Doctor, Stream, Style},
     sources,
 };
@@ -60,7 +60,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<i32, DoctorError> {
         Err(error) => (Fidelity::None, refused(&error)),
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let signs = signs::find(&Root::system()).into();
+    let signs = restore::find(&Root::system()).into();
     let gpu = gpu::find(&Root::system()).map(|driver| (driver.evidence.clone(), gpu::look(&driver)));
     let sources = sources::possible(&|name| std::env::var_os(name));
     let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks, sources, signs, gpu };

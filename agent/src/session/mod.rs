@@ -43,7 +43,7 @@ use crate::{
     platform::{Guest, Usage},
     pump::Pump,
     rendezvous::Peer,
-    signs::Signs,
+    restore::Signs,
     sinks::terminal::Exit,
     sources::{Selected, function::Functions},
 };

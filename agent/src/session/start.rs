@@ -32,7 +32,7 @@ use crate::{
     platform::{Guest, Root, Usage},
     privileges::{self, About, Work},
     pump::Pump,
-    signs::Signs,
+    restore::Signs,
     sinks::{
         otlp::{self, Exporter, WallClock},
         terminal::{self, Exit, Progress, Stream, Style},

@@ -6,7 +6,7 @@ use std::{ffi::OsStr, fs::OpenOptions, io::Write as _, path::Path};
 
 use guestscope::{
     phase::Request,
-    signs::kernel_log::{self, KernelLog},
+    restore::kernel_log::{self, KernelLog},
 };
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::{io::ErrorKind, os::fd::AsRawFd as _, thread, time::Duration};
 
-use guestscope::signs::uevents::{Message, Uevents};
+use guestscope::restore::uevents::{Message, Uevents};
 use nix::{
     sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, sendto, socket},
     unistd::geteuid,

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use crate::{
     health::{Fidelity, Outcome, Verdict},
     platform::Guest,
+    restore::{Sign, State},
     run::GpuRecord,
-    signs::{Sign, State},
     sources::Report,
 };
 

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::{run::GpuRecord, signs::Sign};
+use crate::{restore::Sign, run::GpuRecord};
 
 use super::{
     doctor::Doctor,
