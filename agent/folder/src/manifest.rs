@@ -20,7 +20,7 @@ use crate::{
 /// The format written, and the newest read. It goes up when an old reader would get something wrong.
 pub const FORMAT: u32 = 1;
 
-/// Signs of having been restored that are kept, the first ones.
+/// Maximum number of restorations that are kept: the first ones.
 pub const MOST_RESTORED: usize = 256;
 
 /// The manifest.

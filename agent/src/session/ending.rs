@@ -136,7 +136,7 @@ impl<F: RecordSource> Session<F> {
                 self.feed.pairing().live_threads().map(|(thread, _)| thread.tgid).collect();
             self.left = processes.into_iter().collect();
         }
-        for restored in self.signs.last() {
+        for restored in self.restore.last() {
             self.restored(restored);
         }
         self.gpu_rows();

@@ -43,7 +43,7 @@ use crate::{
     platform::{Guest, Usage},
     pump::Pump,
     rendezvous::Peer,
-    restore::Signs,
+    restore::RestoreSources,
     sinks::terminal::Exit,
     sources::{Selected, function::Functions},
 };
@@ -78,7 +78,7 @@ pub(crate) struct Session<F = Feed> {
     pub(crate) cost: Cost,
     pub(crate) guest: Guest,
     pub(crate) identity: Identity,
-    pub(crate) signs: Signs,
+    pub(crate) restore: RestoreSources,
     pub(crate) graphics: Graphics,
     /// Resources that the observed processes were seen to use.
     pub(crate) usage: Usage,
@@ -169,10 +169,10 @@ pub(crate) async fn observe<F: RecordSource>(
             _ = samples.tick() => session.sample(),
             _ = clocks.tick() => session.export.clock(ClockPair::now()),
             next = subject.next() => event = Some(next),
-            restored = session.signs.next() => session.restored(restored),
+            restored = session.restore.next() => session.restored(restored),
             news = session.graphics.next() => session.gpu(news),
         }
-        if let Some(restored) = session.signs.look() {
+        if let Some(restored) = session.restore.look() {
             session.restored(restored);
         }
         session.drain();

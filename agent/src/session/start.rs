@@ -32,7 +32,7 @@ use crate::{
     platform::{Guest, Root, Usage},
     privileges::{self, About, Work},
     pump::Pump,
-    restore::Signs,
+    restore::RestoreSources,
     sinks::{
         otlp::{self, Exporter, WallClock},
         terminal::{self, Exit, Progress, Stream, Style},
@@ -149,7 +149,7 @@ impl Begun {
     ) -> Result<Session<F>, SessionError> {
         let Self { guest, identity, cost, fidelity, clock, folder } = self;
         // The kernel's log needs a privilege to be opened, and none to be read.
-        let signs = Signs::open();
+        let restore = RestoreSources::open();
         // The NVML process becomes `nobody`, which takes a privilege.
         let graphics = Graphics::start();
         let usage = Usage::below(Root::system());
@@ -184,7 +184,7 @@ impl Begun {
             cost,
             guest,
             identity,
-            signs,
+            restore,
             graphics,
             usage,
             restored: Vec::new(),

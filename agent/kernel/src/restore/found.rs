@@ -36,7 +36,7 @@ impl State {
 
 /// A source, its state, and the consequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sign {
+pub struct RestoreSource {
     /// The source.
     pub source: RestoredBy,
     /// State of the source.
@@ -69,7 +69,7 @@ impl Traces {
 }
 
 /// Both sources below a root; the kernel's log and the clock's device are those of the running system.
-pub fn find(root: &Root) -> [Sign; 2] {
+pub fn find(root: &Root) -> [RestoreSource; 2] {
     let log = KernelLog::open(Path::new(kernel_log::PATH)).err().map(|error| error.to_string());
     let clock = VmClock::open(Path::new(vmclock::PATH)).err().map(|error| error.to_string());
     let vmgenid = Traces {
@@ -80,7 +80,7 @@ pub fn find(root: &Root) -> [Sign; 2] {
     };
     let has_clock = root.has(vmclock::PATH);
     let vmclock = Traces { offered: offers(root, "VMCLOCK"), bound: has_clock, refused: clock };
-    [vmgenid_sign(&vmgenid), vmclock_sign(&vmclock)]
+    [vmgenid_source(&vmgenid), vmclock_source(&vmclock)]
 }
 
 /// Whether a firmware device has this name, or is compatible with it.
@@ -96,7 +96,7 @@ fn has_device(root: &Root, driver: &str) -> bool {
     root.names(driver).iter().any(|name| name != "module" && root.link(&format!("{driver}/{name}")).is_some())
 }
 
-fn vmgenid_sign(traces: &Traces) -> Sign {
+fn vmgenid_source(traces: &Traces) -> RestoreSource {
     let state = traces.state();
     let (consequence, remedy) = match state {
         State::Present => ("restores of the guest from a snapshot, from the kernel's log".to_owned(), None),
@@ -113,10 +113,10 @@ fn vmgenid_sign(traces: &Traces) -> Sign {
             Some("CAP_SYSLOG allows it, in a container with /dev/kmsg"),
         ),
     };
-    Sign { source: RestoredBy::Vmgenid, state, consequence, remedy: remedy.map(str::to_owned) }
+    RestoreSource { source: RestoredBy::Vmgenid, state, consequence, remedy: remedy.map(str::to_owned) }
 }
 
-fn vmclock_sign(traces: &Traces) -> Sign {
+fn vmclock_source(traces: &Traces) -> RestoreSource {
     let state = traces.state();
     let (consequence, remedy) = match state {
         State::Present => ("restores and moves of the guest, from its clock's page".to_owned(), None),
@@ -130,7 +130,7 @@ fn vmclock_sign(traces: &Traces) -> Sign {
             Some("run it as root"),
         ),
     };
-    Sign { source: RestoredBy::Vmclock, state, consequence, remedy: remedy.map(str::to_owned) }
+    RestoreSource { source: RestoredBy::Vmclock, state, consequence, remedy: remedy.map(str::to_owned) }
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
         #[case] state: State,
     ) {
         let traces = Traces { offered, bound, refused: is_refused.then(|| "why".to_owned()) };
-        for sign in [vmgenid_sign(&traces), vmclock_sign(&traces)] {
+        for sign in [vmgenid_source(&traces), vmclock_source(&traces)] {
             assert_eq!(sign.state, state);
             let says_what_to_do = matches!(state, State::Unsupported | State::Refused);
             assert_eq!(sign.remedy.is_some(), says_what_to_do, "{sign:?}");

@@ -21,7 +21,7 @@ use std::{
 
 use tokio::io::{Interest, unix::AsyncFd};
 
-pub use self::found::{Sign, State, find};
+pub use self::found::{RestoreSource, State, find};
 use self::{kernel_log::KernelLog, uevents::Uevents, vmclock::VmClock};
 use crate::{
     clock, out,
@@ -52,7 +52,7 @@ trait Records: AsRawFd {
 
 /// The watched sources.
 #[derive(Default)]
-pub struct Signs {
+pub struct RestoreSources {
     log: Option<AsyncFd<KernelLog>>,
     uevents: Option<AsyncFd<Uevents>>,
     clock: Option<VmClock>,
@@ -60,7 +60,7 @@ pub struct Signs {
     last: Option<(Witness, Instant)>,
 }
 
-impl Signs {
+impl RestoreSources {
     /// Opens the available sources. `doctor` shows which cannot be watched.
     pub fn open() -> Self {
         Self {

@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn what_two_witnesses_tell_within_a_second_happened_once() {
-    let mut signs = Signs::default();
+    let mut signs = RestoreSources::default();
     let begin = Instant::now();
     let mut at = |witness, ms| signs.is_new(witness, begin + Duration::from_millis(ms));
     assert!(at(Witness::Log, 0));

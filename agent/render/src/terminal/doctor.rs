@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::{
     health::{Fidelity, Outcome, Verdict},
     platform::Guest,
-    restore::{Sign, State},
+    restore::{RestoreSource, State},
     run::GpuRecord,
     sources::Report,
 };
@@ -36,7 +36,7 @@ pub struct Doctor {
     /// Possible sources of phases for a program that `run` starts.
     pub sources: Vec<Report>,
     /// Sources that detect restores and moves.
-    pub signs: Vec<Sign>,
+    pub signs: Vec<RestoreSource>,
     /// Evidence of an NVIDIA driver, and its devices or why it does not list them.
     pub gpu: Option<(String, Result<GpuRecord, String>)>,
 }
@@ -126,8 +126,8 @@ fn render_hooks(page: &mut Page, hooks: &[Verdict]) {
     }
 }
 
-/// Signs are not counted as hooks: most hypervisors offer none of them.
-fn render_signs(page: &mut Page, signs: &[Sign]) {
+/// Sources of restores are not counted as hooks: most hypervisors offer none.
+fn render_signs(page: &mut Page, signs: &[RestoreSource]) {
     let columns = signs.iter().map(|sign| sign.source.name().len()).max().unwrap_or(0).max(6);
     let indent = columns + 2 + State::Unsupported.name().len() + 2;
     let head = format!("{}  {}", left("source", columns), left("state", indent - columns - 2));

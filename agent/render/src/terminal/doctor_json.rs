@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::{restore::Sign, run::GpuRecord};
+use crate::{restore::RestoreSource, run::GpuRecord};
 
 use super::{
     doctor::Doctor,
@@ -88,8 +88,8 @@ struct EvidenceJson<'a> {
     says: &'a str,
 }
 
-fn sign(sign: &Sign) -> SignJson<'_> {
-    let Sign { source, state, consequence, remedy } = sign;
+fn sign(sign: &RestoreSource) -> SignJson<'_> {
+    let RestoreSource { source, state, consequence, remedy } = sign;
     SignJson { source: source.name(), state: state.name(), consequence, remedy: remedy.as_deref() }
 }
 

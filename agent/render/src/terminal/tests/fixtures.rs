@@ -9,7 +9,7 @@ use crate::{
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
     phase::{Made, PairingLosses, Request, RestoredBy},
     platform::{Cpuid, Guest, Root, Subject},
-    restore::{Sign, State},
+    restore::{RestoreSource, State},
     run::GpuRecord,
     sources::{Kind, Report},
     terminal::{Doctor, Exit, RunFacts, Style, render_summary},
@@ -152,11 +152,11 @@ pub(super) fn recorded(name: &str) -> Guest {
     guest
 }
 
-/// Signs under a hypervisor that offers both, with a kernel that lacks one of the drivers.
-fn signs() -> Vec<Sign> {
+/// Sources under a hypervisor that offers both, with a kernel that lacks one of the drivers.
+fn signs() -> Vec<RestoreSource> {
     let sign = |source, state, consequence: &str, remedy: Option<&str>| {
         let remedy = remedy.map(str::to_owned);
-        Sign { source, state, consequence: consequence.to_owned(), remedy }
+        RestoreSource { source, state, consequence: consequence.to_owned(), remedy }
     };
     vec![
         sign(RestoredBy::Vmgenid, State::Present, "that the guest was restored", None),
