@@ -7,13 +7,13 @@ use guestscope_carry::{Places, nested_cargo, pack, run};
 
 fn main() -> anyhow::Result<()> {
     let Places { manifest, out } = Places::of_this_script()?;
-    helper(&manifest.join("../nvml"), &out).context("building the program that asks NVIDIA's library")
+    nvml_process(&manifest.join("../nvml"), &out).context("building the program that asks NVIDIA's library")
 }
 
 /// Builds the NVML process. It loads a library of the guest, so it needs the guest's C library, which is
 /// glibc wherever NVIDIA has a driver. A build for another architecture has no such library to link with, and
 /// contains no NVML process.
-fn helper(crate_: &Path, out: &Path) -> anyhow::Result<()> {
+fn nvml_process(crate_: &Path, out: &Path) -> anyhow::Result<()> {
     for part in ["src", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={}", crate_.join(part).display());
     }

@@ -3,14 +3,14 @@
 
 use std::io;
 
-static HELPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guestscope-nvml.zst"));
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guestscope-nvml.zst"));
 
 /// The program that loads NVIDIA's library; none where the build could not make it, which needs a C library
 /// for the target.
 ///
 /// # Errors
 /// The binary is damaged.
-pub(crate) fn helper() -> io::Result<Option<Vec<u8>>> {
-    let program = zstd::decode_all(HELPER)?;
+pub(crate) fn program() -> io::Result<Option<Vec<u8>>> {
+    let program = zstd::decode_all(PROGRAM)?;
     Ok((!program.is_empty()).then_some(program))
 }

@@ -1,7 +1,7 @@
 //! NVIDIA's graphics processors: which there are, and their readings while a program runs.
 //!
 //! A static binary cannot load the driver's library, so a separate program does: the NVML process
-//! ([`helper`]), embedded in this binary. Without a driver it is not started. If it hangs in the driver or
+//! ([`process`]), embedded in this binary. Without a driver it is not started. If it hangs in the driver or
 //! dies, only the readings end. Yields [`News`]; nothing is kept.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
@@ -10,8 +10,8 @@
 
 mod carried;
 mod facts;
-mod helper;
 mod library;
+mod process;
 #[cfg(test)]
 mod tests;
 mod user;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 pub use guestscope_nvml::{CLOCKS_HELD, Hello, throttle_words};
 
-use self::helper::Helper;
+use self::process::NvmlProcess;
 pub use self::{
     facts::record,
     library::{Driver, find},
@@ -51,7 +51,7 @@ pub enum News {
 /// The graphics processors of this guest.
 #[derive(Debug, Default)]
 pub struct Gpus {
-    helper: Option<Helper>,
+    process: Option<NvmlProcess>,
     /// CPU time of the NVML process when it was last read.
     cpu: Duration,
 }
@@ -62,19 +62,19 @@ impl Gpus {
     /// # Errors
     /// Why the NVML process does not run, for people.
     pub fn start(driver: Option<&Driver>) -> Result<Self, String> {
-        let helper = driver.map(|driver| Helper::start(driver, PERIOD)).transpose()?;
-        Ok(Self { helper, cpu: Duration::ZERO })
+        let process = driver.map(|driver| NvmlProcess::start(driver, PERIOD)).transpose()?;
+        Ok(Self { process, cpu: Duration::ZERO })
     }
 
     /// Process ID of the NVML process, which is not observed.
     pub fn pid(&self) -> Option<u32> {
-        self.helper.as_ref().map(Helper::pid)
+        self.process.as_ref().map(NvmlProcess::pid)
     }
 
     /// CPU time of the NVML process so far, user and system, all threads: the driver's share of a reading
     /// included.
     pub fn cpu(&mut self) -> Duration {
-        if let Some(cpu) = self.helper.as_ref().and_then(Helper::cpu) {
+        if let Some(cpu) = self.process.as_ref().and_then(NvmlProcess::cpu) {
             self.cpu = cpu;
         }
         self.cpu
@@ -82,11 +82,11 @@ impl Gpus {
 
     /// The next news; pending forever without a driver and after the end. A cancelled call loses nothing.
     pub async fn next(&mut self) -> News {
-        let Some(helper) = &mut self.helper else { return pending().await };
-        let news = helper.next().await;
+        let Some(process) = &mut self.process else { return pending().await };
+        let news = process.next().await;
         if matches!(news, News::Over(_)) {
             self.cpu();
-            self.helper = None;
+            self.process = None;
         }
         news
     }

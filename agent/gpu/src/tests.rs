@@ -2,12 +2,12 @@
 
 use std::{ffi::OsString, fs, path::Path, time::Duration};
 
-use super::{Driver, Gpus, News, helper::Helper, library::find_in, record};
+use super::{Driver, Gpus, News, library::find_in, process::NvmlProcess, record};
 use crate::platform::Root;
 use guestscope_nvml::{Device, Hello, Virtualization};
 
-fn of(helper: Helper) -> Gpus {
-    Gpus { helper: Some(helper), cpu: Duration::ZERO }
+fn of(process: NvmlProcess) -> Gpus {
+    Gpus { process: Some(process), cpu: Duration::ZERO }
 }
 
 fn touch(tree: &Path, path: &str) {
@@ -56,13 +56,13 @@ fn what_a_driver_says_of_itself_is_cut_and_cleaned() {
 #[tokio::test]
 async fn it_introduces_itself_once_and_tells_of_what_it_named() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("helper");
+    let path = folder.path().join("process");
     let hello = "printf '{\"hello\":{\"devices\":[{\"index\":1}]}}\n'";
     let sample = "printf '{\"sample\":{\"at_ns\":1,\"took_ns\":1,\"device\":'$device'}}\n'";
     let trouble = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '{\"failed\":{\"what\":\"x\"}}\n'; done";
     let script = format!("{hello}\n{hello}\nfor device in 0 1 4000000000; do {sample}; done\n{trouble}\n");
     fs::write(&path, script).unwrap();
-    let mut gpus = of(Helper::of_script(&path, Duration::from_secs(20)).unwrap());
+    let mut gpus = of(NvmlProcess::of_script(&path, Duration::from_secs(20)).unwrap());
     let (mut known, mut devices, mut troubles) = (0, Vec::new(), 0);
     loop {
         match gpus.next().await {
@@ -90,9 +90,9 @@ async fn whatever_a_helper_does_is_told_and_ends_nothing_else() {
     ];
     for (script, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("helper");
+        let path = folder.path().join("process");
         fs::write(&path, script).unwrap();
-        let mut gpus = of(Helper::of_script(&path, Duration::from_secs(20)).unwrap());
+        let mut gpus = of(NvmlProcess::of_script(&path, Duration::from_secs(20)).unwrap());
         let mut news = gpus.next().await;
         while let News::Trouble(_) | News::Known(_) = news {
             news = gpus.next().await;
@@ -106,13 +106,13 @@ async fn whatever_a_helper_does_is_told_and_ends_nothing_else() {
 #[tokio::test]
 async fn a_helper_that_says_nothing_is_given_up_and_ended() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("helper");
+    let path = folder.path().join("process");
     fs::write(&path, "echo $$ > \"$0.pid\"\nexec sleep 1000\n").unwrap();
-    let helper = Helper::of_script(&path, Duration::from_secs(3)).unwrap();
-    let mut gpus = of(helper);
+    let process = NvmlProcess::of_script(&path, Duration::from_secs(3)).unwrap();
+    let mut gpus = of(process);
     let News::Over(Some(why)) = gpus.next().await else { panic!("it said nothing") };
     assert_eq!(why, "it said nothing any more: the driver seems to hang");
-    let pid: u32 = fs::read_to_string(folder.path().join("helper.pid")).unwrap().trim().parse().unwrap();
+    let pid: u32 = fs::read_to_string(folder.path().join("process.pid")).unwrap().trim().parse().unwrap();
     let gone = || fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
     // The kernel takes a moment to end a process.
     for _ in 0..1000 {
@@ -128,12 +128,12 @@ async fn a_helper_that_says_nothing_is_given_up_and_ended() {
 #[tokio::test]
 async fn what_a_helper_takes_is_known_and_stays_so_after_its_end() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("helper");
+    let path = folder.path().join("process");
     let rounds = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
     let hello = "printf '{\"hello\":{\"devices\":[{\"index\":1}]}}\n'";
     fs::write(&path, format!("{rounds}\n{hello}\nread -r line < \"$0.fifo\"\n{rounds}\n")).unwrap();
-    nix::unistd::mkfifo(&folder.path().join("helper.fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let mut gpus = of(Helper::of_script(&path, Duration::from_secs(20)).unwrap());
+    nix::unistd::mkfifo(&folder.path().join("process.fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut gpus = of(NvmlProcess::of_script(&path, Duration::from_secs(20)).unwrap());
     assert!(matches!(gpus.next().await, News::Known(_)));
     let stat = fs::read_to_string(format!("/proc/{}/stat", gpus.pid().unwrap())).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -143,7 +143,7 @@ async fn what_a_helper_takes_is_known_and_stays_so_after_its_end() {
     let cpu = gpus.cpu();
     assert!(cpu > Duration::from_millis(1), "{cpu:?}");
     assert!(cpu >= books && cpu <= books + Duration::from_millis(40), "{cpu:?} {books:?}");
-    fs::write(folder.path().join("helper.fifo"), "\n").unwrap();
+    fs::write(folder.path().join("process.fifo"), "\n").unwrap();
     assert!(matches!(gpus.next().await, News::Over(_)));
     assert!(gpus.cpu() > cpu + Duration::from_millis(1), "it worked on after that: {cpu:?} {:?}", gpus.cpu());
 }

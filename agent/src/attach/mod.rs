@@ -89,8 +89,8 @@ pub fn run(arguments: &AttachArguments) -> Result<i32, SessionError> {
         cost.attached();
         begun.cost = cost;
         let mut session = begun.start(&arguments.observation, feed, (started, None), haste)?;
-        if let Some(helper) = session.graphics.pid() {
-            adoption.leave_out(helper);
+        if let Some(nvml) = session.graphics.pid() {
+            adoption.leave_out(nvml);
         }
         out::say(&format!("{}; Ctrl-C stops observing, and nothing else\n", adoption.summary()));
         let until = arguments.duration.map(|duration| started + duration);

@@ -30,9 +30,9 @@ impl Cost {
     }
 
     /// Cost so far, including the CPU time of the NVML process.
-    pub(crate) fn so_far(&self, helper: Duration) -> AgentCost {
+    pub(crate) fn so_far(&self, nvml: Duration) -> AgentCost {
         AgentCost {
-            cpu: cpu().saturating_sub(self.cpu_at_start) + helper,
+            cpu: cpu().saturating_sub(self.cpu_at_start) + nvml,
             wall: self.start.elapsed(),
             rss_peak_bytes: status_bytes("VmHWM:").unwrap_or(0),
             attach: self.attach,
@@ -72,10 +72,10 @@ fn steal_ms() -> Option<u64> {
 }
 
 /// A sample of the guest and the agent, including the CPU time of the NVML process.
-pub(crate) fn sample(edges_read: u64, helper: Duration) -> Sample {
+pub(crate) fn sample(edges_read: u64, nvml: Duration) -> Sample {
     Sample {
         time_ns: clock::now_ns(),
-        agent_cpu_ns: (cpu() + helper).as_nanos() as u64,
+        agent_cpu_ns: (cpu() + nvml).as_nanos() as u64,
         agent_rss_bytes: status_bytes("VmRSS:").unwrap_or(0),
         psi_cpu_some_us: pressure("cpu"),
         psi_memory_some_us: pressure("memory"),

@@ -42,7 +42,7 @@ struct Closing {
     usage: Usage,
     cost: Cost,
     /// CPU time of the NVML process.
-    helper: Duration,
+    nvml: Duration,
     gpu: GpuRecord,
     restored: Vec<Restored>,
 }
@@ -67,11 +67,11 @@ impl<F: RecordSource> Session<F> {
         health.sources = sources::report(&end.sources, &self.feed.pairing().sources);
         health.rows_lost = self.export.rows_lost;
         let restored_after = self.restored_after(clock::now_ns());
-        let (gpu, helper) = (self.graphics.record(), self.graphics.cpu());
+        let (gpu, nvml) = (self.graphics.record(), self.graphics.cpu());
         let (wall, exit) = (end.wall, end.exit);
         let hints = self.hints(&end.sources, health.fidelity, observation);
         let Self { export, guest, usage, cost, restored, identity, .. } = self;
-        let closing = Closing { end, health, guest, usage, cost, helper, gpu: gpu.clone(), restored };
+        let closing = Closing { end, health, guest, usage, cost, nvml, gpu: gpu.clone(), restored };
         let told = export.finish(move |sinks| closing.close(sinks));
         let told = told.ok_or(SessionError::Thread)?;
         let facts = RunFacts {
@@ -151,12 +151,12 @@ impl Closing {
     /// Ends the export and closes the folder. Everything is read through open descriptors: another user may
     /// have replaced the files under these names.
     fn close(self, sinks: Sinks) -> Told {
-        let Self { mut end, mut health, mut guest, usage, cost, helper, gpu, restored } = self;
+        let Self { mut end, mut health, mut guest, usage, cost, nvml, gpu, restored } = self;
         let Sinks { folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
             health.export = exporter.finish(otlp::FINISH);
         }
-        health.cost = cost.so_far(helper);
+        health.cost = cost.so_far(nvml);
         let path = folder.current_path();
         let mut summary = Summary::read(|| folder.requests());
         let gpu_account = Cause::Account(Account::Gpu);

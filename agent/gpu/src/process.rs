@@ -57,7 +57,7 @@ const TEXT: usize = 300;
 
 /// A running NVML process.
 #[derive(Debug)]
-pub(super) struct Helper {
+pub(super) struct NvmlProcess {
     child: Child,
     pipe: Receiver,
     read: Vec<u8>,
@@ -75,10 +75,10 @@ pub(super) struct Helper {
     cpu_at_end: Option<Duration>,
 }
 
-impl Helper {
+impl NvmlProcess {
     /// Starts the NVML process for this driver, with this period of readings. The error is for people.
     pub(super) fn start(driver: &Driver, period: Duration) -> Result<Self, String> {
-        let program = carried::helper().map_err(|error| format!("it cannot be unpacked: {error}"))?;
+        let program = carried::program().map_err(|error| format!("it cannot be unpacked: {error}"))?;
         let program = program.ok_or("this build of guestscope carries none")?;
         let file = in_memory(&program).map_err(|error| format!("it cannot be put into memory: {error}"))?;
         let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -113,7 +113,7 @@ impl Helper {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C is for the program; the agent passes it on.
         command.process_group(0);
-        let become_helper = move || {
+        let become_other = move || {
             // The agent blocks signals to read them from a descriptor.
             SigSet::empty().thread_set_mask()?;
             match &user {
@@ -122,7 +122,7 @@ impl Helper {
             }
         };
         // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
-        unsafe { command.pre_exec(become_helper) };
+        unsafe { command.pre_exec(become_other) };
         let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
         let pipe = child.stdout.take().map(OwnedFd::from).ok_or("it has no output")?;
         let pipe = Receiver::from_owned_fd(pipe).map_err(|error| format!("it cannot be read: {error}"))?;
@@ -236,7 +236,7 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
+impl Drop for NvmlProcess {
     /// An NVML process that hangs in the driver cannot be waited for: its next parent reaps it.
     fn drop(&mut self) {
         // This ends the NVML process, whatever its user; another program in its place has to be killed.
