@@ -6,7 +6,7 @@ use std::time::Duration;
 use guestscope_marker::ring as theirs;
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::{atomic::Ordering::Relaxed, reader::*, *};
 
 /// No test waits so long: slots that are not done stay so.
 const PATIENT: Duration = Duration::from_hours(1);

@@ -4,10 +4,7 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    super::{
-        edge::DecodeError,
-        ring::{RECORD_WORDS, Words},
-    },
+    super::{edge::DecodeError, ring::Words},
     *,
 };
 
@@ -215,14 +212,16 @@ fn the_programs_main_thread_has_its_row_without_an_edge() {
 
 fn words() -> impl Strategy<Value = Words> {
     let small = prop_oneof![0..4_u64, 0..2_000_u64, any::<u64>()];
-    (vec(small, RECORD_WORDS), any::<bool>(), 1..3_u64, 1..3_u64).prop_map(|(words, is_sane, tgid, tid)| {
-        let mut words: Words = words.try_into().expect("as many as asked for");
-        if is_sane {
-            words[0] = words[0] & !0xff00 | 0x100;
-            words[9] = (u64::from(NOBODYS) + tgid) | (u64::from(NOBODYS) + tid) << 32;
-        }
-        words
-    })
+    (vec(small, size_of::<Words>() / 8), any::<bool>(), 1..3_u64, 1..3_u64).prop_map(
+        |(words, is_sane, tgid, tid)| {
+            let mut words: Words = words.try_into().expect("as many as asked for");
+            if is_sane {
+                words[0] = words[0] & !0xff00 | 0x100;
+                words[9] = (u64::from(NOBODYS) + tgid) | (u64::from(NOBODYS) + tid) << 32;
+            }
+            words
+        },
+    )
 }
 
 proptest! {
