@@ -1,0 +1,36 @@
+//! Answers of a Jaeger to a search: spans are found in them, or they are refused.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code, reason = "as much of the agent as reads answers")]
+#[path = "."]
+mod jaeger {
+    #[path = "../../agent/src/compare/jaeger/answer.rs"]
+    mod answer;
+    #[path = "../../agent/src/compare/jaeger/bounded.rs"]
+    mod bounded;
+
+    pub(crate) fn read(bytes: &[u8]) {
+        if let Ok(found) = answer::read(bytes, "service") {
+            assert!(found.origins.len() <= answer::MOST_ORIGINS);
+            assert!(found.spans.iter().all(|span| span.origin < found.origins.len() && span.bytes() > 0));
+        }
+    }
+}
+
+/// A few of the exporter's keys: which ones they are makes no difference to the reader.
+mod sinks {
+    pub(crate) mod otlp {
+        pub(crate) mod keys {
+            pub(crate) const AROUND: &str = "guestscope.phase.parent";
+            pub(crate) const TIME: [&str; 2] = ["guestscope.time.cpu_ns", "guestscope.time.runq_ns"];
+            pub(crate) const COUNT: [&str; 1] = ["guestscope.count.switch_voluntary"];
+            pub(crate) const HELPER: [&str; 1] = ["guestscope.helper.cpu_ns"];
+            pub(crate) const HELPER_WAIT: [&str; 1] = ["guestscope.helper.wait.runq_ns"];
+            pub(crate) const HELPER_WAIT_ON_CPU: [&str; 1] = ["guestscope.helper.wait_on_cpu.runq_ns"];
+        }
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| jaeger::read(bytes));
