@@ -1,4 +1,5 @@
-//! The verb `check`: formatting, lints on the host and on the BPF target, and the rules of `tidy`.
+//! The verb `check`: formatting, lints on the host and on the BPF target, the rules of `tidy`, spelling, dependencies,
+//! undefined behaviour where memory is shared, and hostile bytes for everything that decodes some.
 //!
 //! Yields one outcome per item, each run whatever became of the others. It corrects nothing.
 
@@ -11,9 +12,11 @@ use crate::{
     arm64::Arm64,
     artifact::{self, AGENT, WORKLOADS},
     command::{self, Run},
+    decoders, deny,
     libtorch::Libtorch,
-    tidy,
+    models, tidy,
     toolchain::{self, Toolchain},
+    typos,
 };
 
 /// The library that programs embed.
@@ -71,6 +74,11 @@ pub(crate) fn run(xtask: &Xtask, toolchain: &Toolchain, libtorch: Option<&Libtor
     items.push(item(xtask, "clippy of the workloads", deny_warnings(workloads.arg("--all-targets"))));
     items.push(bpf_item(xtask, toolchain));
     items.push(arm64_item(xtask, toolchain));
+    items.push(typos::item(xtask));
+    items.extend(deny::items(xtask));
+    items.push(models::loom(xtask));
+    items.push(models::miri(xtask, toolchain));
+    items.push(decoders::item(xtask));
     Ok(items)
 }
 
@@ -95,7 +103,7 @@ fn tidy_item(xtask: &Xtask) -> Item {
 
 /// The programs that run in the kernel are seen by no build for the host.
 fn bpf_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
-    let clippy = toolchain.bpf_has_clippy(xtask);
+    let clippy = toolchain.nightly_has(xtask, "clippy");
     let mut command = toolchain.bpf_cargo(xtask);
     command.args([
         if clippy { "clippy" } else { "check" },
@@ -126,7 +134,8 @@ fn arm64_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
     item(xtask, name, deny_warnings(&mut command))
 }
 
-fn item(xtask: &Xtask, name: &'static str, command: &mut Command) -> Item {
+/// Runs one command as an item: it passes if the command ends with 0.
+pub(crate) fn item(xtask: &Xtask, name: &'static str, command: &mut Command) -> Item {
     let step = xtask.progress.step(name);
     let log = xtask.log(&format!("check-{}", name.replace(' ', "-")));
     match (Run { step: &step, log: &log, limit: command::LIMIT }).finish(command) {

@@ -11,13 +11,16 @@ mod bench;
 mod cache;
 mod check;
 mod command;
+mod decoders;
 mod demo;
+mod deny;
 mod failure;
 mod fuzz;
 mod jaeger;
 mod kernel;
 mod lab;
 mod libtorch;
+mod models;
 mod pins;
 mod process;
 mod progress;
@@ -29,6 +32,7 @@ mod test;
 mod tidy;
 mod toolchain;
 mod truth;
+mod typos;
 mod vm;
 mod workspace;
 
@@ -102,9 +106,17 @@ enum Verb {
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         repetitions: Option<u16>,
     },
-    /// Give thousands of hostile run folders to the verbs that read folders: none may crash, wait or take 300
-    /// MB
+    /// Give hostile bytes to the decoders named, or thousands of hostile run folders to the verbs that read them
+    ///
+    /// None may crash, wait or take 300 MB.
     Fuzz {
+        /// Files of fuzz/fuzz_targets, or `decoders` for all of them; each gets --minutes of new inputs
+        #[arg(value_name = "TARGET", conflicts_with_all = ["mutated", "crafted", "seed", "only"])]
+        targets: Vec<String>,
+        /// How long each target is fuzzed
+        #[arg(long, default_value_t = 5, requires = "targets")]
+        #[arg(value_parser = clap::value_parser!(u16).range(1..=10_080))]
+        minutes: u16,
         /// Good folders, changed at random; each goes to two verbs
         #[arg(long, default_value_t = 10_000)]
         mutated: u32,
@@ -186,7 +198,10 @@ fn run(verb: &Verb) -> Result<bool> {
         Verb::Truth { judges, repetitions } => {
             truth::verb(&mut xtask, &truth::Options { judges, repetitions })
         }
-        Verb::Fuzz { mutated, crafted, seed, only } => {
+        Verb::Fuzz { targets, minutes, .. } if !targets.is_empty() => {
+            decoders::verb(&xtask, &targets, minutes.into())
+        }
+        Verb::Fuzz { mutated, crafted, seed, only, .. } => {
             fuzz::verb(&mut xtask, &fuzz::Options { mutated, crafted, seed, only })
         }
         Verb::Vm { names, short, filter, keep_logs } => {

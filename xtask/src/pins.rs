@@ -20,6 +20,11 @@ pub(crate) const BPF_LINKER: &str = "0.13.0";
 /// SHA-256 of the crate. Its own Cargo.lock (`--locked`) has those of what it is built from.
 pub(crate) const BPF_LINKER_SHA256: &str = "998bea250d009a4719ed16ab6d772d519b77b031a0261e69223a35013972594b";
 
+/// Checks licences, sources and duplicates of dependencies. Newer ones may want a newer rustc, as above.
+pub(crate) const CARGO_DENY: &str = "0.20.2";
+/// SHA-256 of the crate.
+pub(crate) const CARGO_DENY_SHA256: &str = "e528dfcbe739af7ce37a77d3d6df1b29dd6887b1c701d888820c0f16b864f737";
+
 /// Jaeger 2.21.0 for all its architectures: whatever the tag says by now. Another one than the module below,
 /// which has no page; both speak OTLP and have the same answers.
 pub(crate) const JAEGER_IMAGE: &str =
@@ -40,6 +45,8 @@ pub(crate) const WEB_REQUIREMENTS: &str = include_str!("../web.requirements.txt"
 pub(crate) const TORCH_REQUIREMENTS: &str = include_str!("../torch.requirements.txt");
 /// Web servers and libraries of machine learning, 2 GB.
 pub(crate) const SERVERS_REQUIREMENTS: &str = include_str!("../servers.requirements.txt");
+/// Tools of `check`, 8 MB.
+pub(crate) const LINTS_REQUIREMENTS: &str = include_str!("../lints.requirements.txt");
 /// The wheels that libtorch is taken from.
 pub(crate) const LIBTORCH_REQUIREMENTS: &str = include_str!("../libtorch.requirements.txt");
 
@@ -47,17 +54,17 @@ pub(crate) const LIBTORCH_REQUIREMENTS: &str = include_str!("../libtorch.require
 // with whatever hole it mends, so that a pinned one could soon not be had. Apt checks the archive's
 // signature; `cargo xtask vm` writes down which kernels it had.
 
-/// Whether the crate that cargo has downloaded is the pinned one.
-pub(crate) fn check_bpf_linker() -> Result<()> {
+/// Whether the crate that cargo has downloaded is the pinned one, by its SHA-256.
+pub(crate) fn check_crate(name: &str, version: &str, sha256: &str) -> Result<()> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
-    let name = format!("bpf-linker-{BPF_LINKER}.crate");
+    let file = format!("{name}-{version}.crate");
     let caches = home.map(|home| home.join("registry/cache")).into_iter().flat_map(fs::read_dir).flatten();
-    for file in caches.flatten().map(|cache| cache.path().join(&name)).filter(|file| file.exists()) {
+    for file in caches.flatten().map(|cache| cache.path().join(&file)).filter(|file| file.exists()) {
         let found = format!("{:x}", Sha256::digest(fs::read(&file)?));
-        if found != BPF_LINKER_SHA256 {
+        if found != sha256 {
             return Err(failure(
-                format!("bpf-linker {BPF_LINKER} has another hash than the pinned one: {found}"),
+                format!("{name} {version} has another hash than the pinned one: {found}"),
                 "do not use it; check what stands between this machine and the registry",
             ));
         }
@@ -77,6 +84,7 @@ mod tests {
     #[case::torch(TORCH_REQUIREMENTS)]
     #[case::servers(SERVERS_REQUIREMENTS)]
     #[case::libtorch(LIBTORCH_REQUIREMENTS)]
+    #[case::lints(LINTS_REQUIREMENTS)]
     fn every_python_package_has_a_version_and_a_hash(#[case] requirements: &str) {
         let joined = requirements.replace("\\\n", " ");
         let packages: Vec<&str> =

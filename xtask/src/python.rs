@@ -15,7 +15,9 @@ use nix::sys::statvfs::statvfs;
 use crate::{
     Xtask, apt, command,
     failure::failure,
-    pins::{SERVERS_REQUIREMENTS, TEST_REQUIREMENTS, TORCH_REQUIREMENTS, WEB_REQUIREMENTS},
+    pins::{
+        LINTS_REQUIREMENTS, SERVERS_REQUIREMENTS, TEST_REQUIREMENTS, TORCH_REQUIREMENTS, WEB_REQUIREMENTS,
+    },
     setup::{self, Wanted},
 };
 
@@ -51,6 +53,11 @@ impl Python {
     /// An environment with PyTorch and torchvision, which the workloads are measured beside.
     pub(crate) fn with_torch(xtask: &Xtask) -> Result<Self> {
         Self::ensure(xtask, "python-torch", TORCH_REQUIREMENTS)
+    }
+
+    /// An environment with the tools of `check`.
+    pub(crate) fn with_lints(xtask: &Xtask) -> Result<Self> {
+        Self::ensure(xtask, "python-lints", LINTS_REQUIREMENTS)
     }
 
     /// An environment with web servers and libraries of machine learning, for the stage `servers`. None is
@@ -92,6 +99,11 @@ impl Python {
 
     fn at(folder: &Path) -> Self {
         Self { program: folder.join("bin/python") }
+    }
+
+    /// A program that one of its packages is. Not a script: those name the place where they were installed.
+    pub(crate) fn program_of(&self, package: &str) -> PathBuf {
+        self.program.with_file_name(package)
     }
 
     /// A pip command of this environment.

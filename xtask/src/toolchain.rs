@@ -22,7 +22,7 @@ use crate::{
     Xtask, apt,
     command::{self, Run},
     failure::failure,
-    pins::{self, BPF_LINKER},
+    pins::{self, BPF_LINKER, BPF_LINKER_SHA256},
     setup::{self, Wanted},
 };
 
@@ -116,16 +116,16 @@ impl Toolchain {
         ))
     }
 
-    /// Whether the compiler for the BPF target has clippy beside it; adds it if rustup can.
-    pub(crate) fn bpf_has_clippy(&self, xtask: &Xtask) -> bool {
+    /// Whether the compiler for the BPF target has this component beside it, clippy or miri; adds it if rustup can.
+    pub(crate) fn nightly_has(&self, xtask: &Xtask, component: &str) -> bool {
         let mut ask = self.bpf_cargo(xtask);
-        ask.args(["clippy", "--version"]);
+        ask.args([component, "--version"]);
         if command::succeeds(&mut ask) {
             return true;
         }
         let Builder::Nightly(name) = self.builder else { return false };
-        let add = ["component", "add", "clippy", "--toolchain", name];
-        rustup(xtask, &format!("clippy for {name}"), &add).is_ok()
+        let add = ["component", "add", component, "--toolchain", name];
+        rustup(xtask, &format!("{component} for {name}"), &add).is_ok()
     }
 }
 
@@ -276,7 +276,7 @@ fn build_bpf_linker(run: &Run, at: &Path, llvm_major: u32, llvm: &Path) -> Resul
     // Its work is LLVM's; symbols for debugging would make up most of it.
     install.env("CARGO_PROFILE_RELEASE_DEBUG", "false").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
     run.check(install.env("LLVM_PREFIX", llvm).current_dir(at))?;
-    pins::check_bpf_linker()?;
+    pins::check_crate("bpf-linker", BPF_LINKER, BPF_LINKER_SHA256)?;
     run.check(Command::new(at.join("bin/bpf-linker")).arg("--version"))?;
     fs::remove_dir_all(at.join("build")).context("build folder of bpf-linker")
 }
