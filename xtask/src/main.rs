@@ -16,6 +16,7 @@ mod demo;
 mod deny;
 mod failure;
 mod fuzz;
+mod guide;
 mod jaeger;
 mod kernel;
 mod lab;

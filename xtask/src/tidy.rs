@@ -1,8 +1,7 @@
 //! The rules of this repository that no compiler checks, as a list of complaints.
 //!
 //! Yields one [`Complaint`] per broken rule and place: opening comments, lengths, inherited lints, sleeping
-//! tests, clippy's settings, a row in KERNELS.md for each hook. It changes no
-//! file.
+//! tests, clippy's settings, a row in KERNELS.md for each hook, a true CONTRIBUTING.md. It changes no file.
 
 use std::{
     fmt, fs,
@@ -10,6 +9,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+
+use crate::guide;
 
 const MOST_LINES: usize = 400;
 /// A long file is allowed to be one table; its first line says so.
@@ -50,6 +51,10 @@ pub(crate) fn complaints(root: &Path) -> Result<Vec<Complaint>> {
                 hooks(&file, &text, &kernels, &mut out);
             }
         }
+    }
+    if let Ok(text) = fs::read_to_string(root.join(guide::GUIDE)) {
+        let found = guide::complaints(root, &text).into_iter();
+        out.extend(found.map(|(line, rule)| complaint(Path::new(guide::GUIDE), line, &rule)));
     }
     Ok(out)
 }
