@@ -1,5 +1,6 @@
-//! For measuring: `made_folders DIR RUNS REQUESTS` makes run folders to compare, half of them of a slower
-//! platform; `made_folders --open PAGE` opens a report in a browser and prints, as JSON, what that took.
+//! For measuring: `made_folders DIR RUNS REQUESTS WAITS` makes run folders, every other one of a slower
+//! platform, with so many long waits of each request; `made_folders --open PAGE` opens a report in a browser and
+//! prints, as JSON, what that took.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -13,21 +14,19 @@ mod made;
 use browser::Browser;
 use made::Made;
 
-/// Long waits of each request, as many as a guest with a neighbour has: a page with none would be light.
-const WAITS: u64 = 8;
-
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--open", page] => open(page),
-        [directory, runs, requests] => {
-            make(directory, runs.parse().expect("a number of runs"), requests.parse().expect("of requests"));
+        [directory, numbers @ ..] if numbers.len() == 3 => {
+            let number = |at: usize| numbers[at].parse().expect("a number");
+            make(directory, number(0), number(1), number(2));
         }
-        _ => panic!("made_folders DIR RUNS REQUESTS, or --open PAGE"),
+        _ => panic!("made_folders DIR RUNS REQUESTS WAITS, or --open PAGE"),
     }
 }
 
-fn make(directory: &str, runs: u64, requests: u64) {
+fn make(directory: &str, runs: u64, requests: u64, waits: u64) {
     for turn in 0..runs {
         let slow = turn % 2 == 1;
         let made = Made {
@@ -35,7 +34,7 @@ fn make(directory: &str, runs: u64, requests: u64) {
             runq_ns: if slow { 900_000 } else { 0 },
             throttled_ns: if slow { 23_000_000 } else { 0 },
             requests,
-            waits: WAITS,
+            waits,
             ..Made::default()
         };
         made.write(directory.as_ref(), turn);

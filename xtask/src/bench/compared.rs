@@ -18,6 +18,8 @@ use crate::{apt, command};
 
 const RUNS: usize = 20;
 const REQUESTS: usize = 10_000;
+/// Long waits of each request, as many as a guest with a neighbour has: a page with none would be light.
+const WAITS: usize = 8;
 /// The browser, which the page's tests use too.
 const CHROMIUM: &str = "chromium";
 /// Between two looks at the memory of a process: its peak is kept by the kernel, so only what it takes in the
@@ -26,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// A row of each verb, and one of the page.
 pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
-    let folder = make(bench)?;
+    let folder = make(bench, "compared", [RUNS, REQUESTS, WAITS])?;
     let verbs: [(&[&str], &str); 2] = [(&["compare", "--json"], "2 s, 300 MB"), (&["report"], "")];
     let mut rows = Vec::new();
     for (words, budget) in verbs {
@@ -83,23 +85,24 @@ fn opened(bench: &Bench<'_>, folder: &Path) -> Result<Row> {
     Ok(row(medians.join(", ")))
 }
 
-/// A folder of run folders, made anew.
-fn make(bench: &Bench<'_>) -> Result<PathBuf> {
-    let folder = bench.folder()?.join("compared");
+/// A folder of run folders, made anew: so many, of so many requests, of so many waits each.
+pub(super) fn make(bench: &Bench<'_>, name: &str, numbers: [usize; 3]) -> Result<PathBuf> {
+    let folder = bench.folder()?.join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    let step = bench.xtask.progress.step("runs to compare");
+    let [runs, requests, _] = numbers;
+    let step = bench.xtask.progress.step("made runs");
     let mut command = Command::new(&bench.made_folders);
-    command.arg(&folder).args([RUNS, REQUESTS].map(|number| number.to_string()));
+    command.arg(&folder).args(numbers.map(|number| number.to_string()));
     let status = command.status().context("could not start the example `made_folders`")?;
     ensure!(status.success(), "the example `made_folders` failed: {status}");
-    step.done(format!("{RUNS} of {REQUESTS} requests"));
+    step.done(format!("{runs} of {requests} requests"));
     Ok(folder)
 }
 
 /// How long one run of the agent took, and the largest resident set in bytes.
-fn run(command: &mut Command) -> Result<(Duration, u64)> {
+pub(super) fn run(command: &mut Command) -> Result<(Duration, u64)> {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let (mut peak_bytes, status) = (0, format!("/proc/{}/status", child.id()));

@@ -7,6 +7,7 @@
 mod busy;
 mod causes;
 mod compared;
+mod explained;
 mod hooks;
 mod inside;
 mod neighbours;
@@ -103,6 +104,8 @@ pub(crate) enum Part {
     Workload,
     /// `compare` and `report` of many runs
     Compare,
+    /// `explain` of a million requests
+    Explain,
     /// Programs in Python that nobody edited, with and without their automatic marks (2 GB to download), only
     /// if it is named
     Python,
@@ -127,6 +130,7 @@ impl Part {
             Self::Inside => inside::rows(bench),
             Self::Workload => workload::rows(bench),
             Self::Compare => compared::rows(bench),
+            Self::Explain => explained::rows(bench),
             Self::Python => python::rows(bench),
             Self::Causes => causes::rows(bench),
             Self::Pytorch => pytorch::rows(bench),
