@@ -1,5 +1,5 @@
-//! `seeds FOLDER`: writes the binary seeds of the fuzz targets, from what our own writers make. For `fuzz/seeds`, when
-//! a format has changed: `cargo run -p guestscope-fuzz --example seeds -- fuzz/seeds`.
+//! `seeds FOLDER`: writes the binary seeds of the fuzz targets, from what our own writers make. For
+//! `fuzz/seeds`, when a format has changed: `cargo run -p guestscope-fuzz --example seeds -- fuzz/seeds`.
 #![expect(clippy::unwrap_used, reason = "a tool for developers may stop at once")]
 
 use std::{fs, path::Path};

@@ -1,5 +1,6 @@
-//! The ring that programs share where BPF is refused: whatever they write there, the agent reads edges or counts.
-//! The input is the low byte of the ring's head, whether checksums are put right, then the words of its slots.
+//! The ring that programs share where BPF is refused: whatever they write there, the agent reads edges or
+//! counts. The input is the low byte of the ring's head, whether checksums are put right, then the words of
+//! its slots.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Tables of a run folder: Arrow streams while a run is on, Parquet afterwards. The first byte says which table in
-//! which form; the rest is the file.
+//! Tables of a run folder: Arrow streams while a run is on, Parquet afterwards. The first byte says which
+//! table in which form; the rest is the file.
 #![no_main]
 
 use std::{fs, path::Path};

@@ -1,7 +1,7 @@
 //! What fuzz targets share: a folder to put hostile files into, and the rule for panics.
 //!
-//! One file per decoder in `fuzz_targets/`, seeds in `seeds/`. `cargo xtask check` gives each target a fixed number of
-//! inputs; `cargo xtask fuzz TARGET` goes on for minutes.
+//! One file per decoder in `fuzz_targets/`, seeds in `seeds/`. `cargo xtask check` gives each target a fixed
+//! number of inputs; `cargo xtask fuzz TARGET` goes on for minutes.
 
 use std::{
     panic,
@@ -15,8 +15,8 @@ pub fn let_panics_be_caught() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
         panic::set_hook(Box::new(|_| {}));
-        // What is caught says nothing; what is not is reported by libFuzzer, and shows itself when the input is given
-        // again with this variable.
+        // What is caught says nothing; what is not is reported by libFuzzer, and shows itself when the input
+        // is given again with this variable.
         if std::env::var_os("GUESTSCOPE_FUZZ_PANICS").is_some() {
             drop(panic::take_hook());
         }

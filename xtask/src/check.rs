@@ -1,5 +1,6 @@
-//! The verb `check`: formatting, lints on the host and on the BPF target, the rules of `tidy`, spelling, dependencies,
-//! undefined behaviour where memory is shared, and hostile bytes for everything that decodes some.
+//! The verb `check`: formatting, lints on the host and on the BPF target, the rules of `tidy`, spelling,
+//! dependencies, undefined behaviour where memory is shared, and hostile bytes for everything that decodes
+//! some.
 //!
 //! Yields one outcome per item, each run whatever became of the others. It corrects nothing.
 

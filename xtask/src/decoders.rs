@@ -1,8 +1,9 @@
-//! Fuzz targets of everything that decodes bytes of others, `fuzz/`: a fixed number of inputs each in `check`,
-//! minutes in `cargo xtask fuzz TARGET`.
+//! Fuzz targets of everything that decodes bytes of others, `fuzz/`: a fixed number of inputs each in
+//! `check`, minutes in `cargo xtask fuzz TARGET`.
 //!
-//! They are built without cargo-fuzz, by the host's compiler: `fuzz/rustc.sh` adds what libFuzzer needs to know to
-//! the crates of this workspace, and libraries are those of the tests. Inputs that fail lie in target/fuzz.
+//! They are built without cargo-fuzz, by the host's compiler: `fuzz/rustc.sh` adds what libFuzzer needs to
+//! know to the crates of this workspace, and libraries are those of the tests. Inputs that fail lie in
+//! target/fuzz.
 
 use std::{
     fs,

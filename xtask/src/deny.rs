@@ -1,7 +1,7 @@
 //! What comes into the project by dependencies: cargo-deny, with `deny.toml`.
 //!
-//! Yields the items of `check`. The program is built once, by the host's compiler and without optimisation: a minute
-//! on two CPUs, and a second for each check.
+//! Yields the items of `check`. The program is built once, by the host's compiler and without optimisation: a
+//! minute on two CPUs, and a second for each check.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -37,7 +37,7 @@ pub(crate) fn items(xtask: &Xtask) -> Vec<Item> {
         deny
     };
     let mut crates = deny();
-    crates.args(["--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]);
+    crates.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]);
     vec![check::item(xtask, CRATES, &mut crates), advisories(xtask, deny())]
 }
 

@@ -1,5 +1,5 @@
-//! Memory that is shared, tried by two interpreters: miri for undefined behaviour, loom for the orders in which threads
-//! may run and see each other's writes.
+//! Memory that is shared, tried by two interpreters: miri for undefined behaviour, loom for the orders in
+//! which threads may run and see each other's writes.
 //!
 //! Yields the items of `check`. What they run are ordinary tests, which are in `cargo test` as well.
 
@@ -12,8 +12,8 @@ use crate::{
 };
 
 const MIRI: &str = "miri";
-/// Crates, and which of their tests: those of code that uses pointers, less what takes minutes where each instruction
-/// takes a thousand times as long.
+/// Crates, and which of their tests: those of code that uses pointers, less what takes minutes where each
+/// instruction takes a thousand times as long.
 const INTERPRETED: [(&str, &[&str]); 2] = [
     (
         "guestscope-contract",

@@ -1,5 +1,5 @@
-//! The ring between threads of a program and the agent, with loom's atomics: the orders in which they may run, and may
-//! see each other's writes. The code of both ends is the one that runs, from its files.
+//! The ring between threads of a program and the agent, with loom's atomics: the orders in which they may
+//! run, and may see each other's writes. The code of both ends is the one that runs, from its files.
 #![expect(dead_code, unreachable_pub, reason = "as much of both ends as needs no memory of the kernel's")]
 
 use std::{ptr::NonNull, time::Duration};
@@ -22,7 +22,8 @@ const SLOTS: usize = 2;
 /// No model waits so long: a slot that is not done stays so.
 const PATIENT: Duration = Duration::from_hours(1);
 
-/// A ring's memory, and both its ends. It is kept until the process ends: threads of the model hold the writer.
+/// A ring's memory, and both its ends. It is kept until the process ends: threads of the model hold the
+/// writer.
 fn ring() -> (&'static [atomic::AtomicU64], Ring, Reader) {
     let words = HEADER_BYTES / 8 + SLOTS * SLOT_WORDS;
     let memory: Vec<_> = (0..words).map(|_| atomic::AtomicU64::new(0)).collect();

@@ -1,5 +1,6 @@
-//! The slots of a ring: claimed, filled, marked as done. Memory and nothing else, so that tests can put loom's atomics in
-//! the place of the processor's: `tests/model.rs` tries the orders in which threads may run and see each other's writes.
+//! The slots of a ring: claimed, filled, marked as done. Memory and nothing else, so that tests can put
+//! loom's atomics in the place of the processor's: `tests/model.rs` tries the orders in which threads may run
+//! and see each other's writes.
 
 use super::atomic::{
     AtomicU64,

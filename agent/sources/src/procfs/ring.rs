@@ -52,8 +52,8 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        // SAFETY: the mapping has so many bytes, cannot shrink, and is given back when the ring is dropped; the number was
-        // looked at.
+        // SAFETY: the mapping has so many bytes, cannot shrink, and is given back when the ring is dropped;
+        // the number was looked at.
         let reader = unsafe { Reader::new(memory, slots) };
         Ok(Self { descriptor, reader, memory, bytes })
     }

@@ -1,5 +1,6 @@
-//! The reading of a ring's slots, whoever made its memory. Tests can put loom's atomics in the place of the processor's:
-//! `agent/marker/tests/model.rs` tries the orders in which threads may run and see each other's writes.
+//! The reading of a ring's slots, whoever made its memory. Tests can put loom's atomics in the place of the
+//! processor's: `agent/marker/tests/model.rs` tries the orders in which threads may run and see each other's
+//! writes.
 
 use std::{
     ptr::NonNull,
@@ -42,9 +43,8 @@ pub(crate) struct Reader {
 impl Reader {
     /// A reader of an empty ring, whose memory is all zero.
     ///
-    /// # Safety
-    /// `memory` points to a header and to `slots` slots behind it, which outlive the value, are aligned, and are only
-    /// used through atomics; `slots` is a power of two.
+    /// # Safety `memory` points to a header and to `slots` slots behind it, which outlive the value, are
+    /// aligned, and are only used through atomics; `slots` is a power of two.
     pub(crate) unsafe fn new(memory: NonNull<AtomicU64>, slots: usize) -> Self {
         let words = HEADER_BYTES / 8 + slots * SLOT_WORDS;
         let reader = Self { memory, words, slots: slots as u64, tail: 0, stuck: None, unfinished: 0 };
@@ -65,8 +65,8 @@ impl Reader {
 
     pub(super) fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.words);
-        // SAFETY: `new` vouches for so many words, and for as long as `self` is. Others write there too, and atomics
-        // are all that is ever made of it.
+        // SAFETY: `new` vouches for so many words, and for as long as `self` is. Others write there too, and
+        // atomics are all that is ever made of it.
         unsafe { self.memory.add(index).as_ref() }
     }
 
