@@ -1,6 +1,7 @@
-//! What an exporter puts by in the run folder: the header of a frame, and messages that come back as spans.
+//! What an exporter puts by in the run folder: the header of a frame, and requests that are read back and split.
 #![no_main]
 
+use guestscope_base::json;
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "as much of the exporter as reads frames")]
@@ -8,11 +9,11 @@ use libfuzzer_sys::fuzz_target;
 mod otlp {
     #[path = "../../agent/export/src/otlp/frames.rs"]
     mod frames;
-    #[path = "../../agent/export/src/otlp/wire.rs"]
-    mod wire;
+    #[path = "../../agent/export/src/otlp/message.rs"]
+    mod message;
 
     use frames::{Frames, HEADER_BYTES, Header};
-    use opentelemetry_proto::tonic::trace::v1::TracesData;
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
     use prost::Message as _;
 
     pub(crate) fn read(bytes: &[u8]) {
@@ -22,11 +23,12 @@ mod otlp {
             // A frame that this process did not write has no seal of its.
             assert!(!Frames::default().is_next(header, frame));
         }
-        if let Ok(message) = TracesData::decode(bytes) {
-            let spans = wire::count(&message);
-            if let Ok(read) = wire::spans(message) {
-                assert_eq!(read.len() as u64, spans);
-            }
+        if let Ok(mut request) = ExportTraceServiceRequest::decode(bytes) {
+            let spans = message::count(&request);
+            assert_eq!(message::spans(&request).count() as u64, spans);
+            let rest = message::split_off(&mut request, spans as usize / 2);
+            assert_eq!(message::count(&request), spans / 2);
+            assert_eq!(message::count(&request) + message::count(&rest), spans);
         }
     }
 }
