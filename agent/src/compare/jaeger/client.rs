@@ -1,21 +1,20 @@
-//! GET from an untrusted server: over HTTP/1.0, with or without TLS, bounded in time and in bytes.
+//! GET from an untrusted server: over HTTP/1.1, with or without TLS, bounded in time and in bytes.
 //!
-//! One request per connection, so that an answer ends with it and never comes in chunks. No redirects.
+//! One request per connection, so that no answer can hold what belongs to another. No redirects.
 
-use std::{
-    io,
-    net::{TcpStream, ToSocketAddrs as _},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::ToSocketAddrs as _, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use http::{Uri, uri::Authority};
-use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
+use http::{Request, Uri, header, uri::Authority};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use rustls::pki_types::ServerName;
+use tokio::{net::TcpStream, runtime, time::timeout};
+use tokio_rustls::TlsConnector;
 
 use super::{
     JaegerError,
-    exchange::{Answer, Deadline, Timed, exchange},
+    exchange::{Answer, Deadline, Limited, exchange},
 };
 use crate::sinks::otlp;
 
@@ -42,7 +41,7 @@ pub(super) struct Client {
     /// In front of all paths; without a slash at its end.
     base: String,
     authorization: Option<String>,
-    tls: Option<Arc<rustls::ClientConfig>>,
+    pub(super) tls: Option<Arc<rustls::ClientConfig>>,
     /// Limit for a whole answer.
     pub(super) patience: Duration,
     all: Deadline,
@@ -85,34 +84,48 @@ impl Client {
     }
 
     fn ask(&self, path: &str) -> io::Result<Answer> {
-        let deadline = Deadline::after(self.all.left(self.patience)?);
-        let host = self.host.trim_matches(['[', ']']);
-        let mut refused = io::Error::other("no address");
-        let mut connected = None;
-        for address in (host, self.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, deadline.left(CONNECT)?) {
-                Ok(stream) => {
-                    connected = Some(stream);
-                    break;
-                }
-                Err(error) => refused = error,
-            }
-        }
-        let mut stream = Timed::new(connected.ok_or(refused)?, deadline, MOST_BYTES + MOST_BESIDE_BYTES);
-        let request = self.request(path);
-        let Some(config) = &self.tls else { return exchange(&mut stream, &request, MOST_BYTES) };
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-        exchange(&mut StreamOwned::new(connection, stream), &request, MOST_BYTES)
+        let request = self.request(path).map_err(io::Error::other)?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(self.exchange(request))
     }
 
-    fn request(&self, path: &str) -> String {
+    async fn exchange(&self, request: Request<Empty<Bytes>>) -> io::Result<Answer> {
+        let deadline = Deadline::after(self.all.left(self.patience)?);
+        let stream = Limited::new(self.connect(&deadline).await?, MOST_BYTES + MOST_BESIDE_BYTES);
+        let Some(config) = &self.tls else { return exchange(stream, request, &deadline, MOST_BYTES).await };
+        let name = ServerName::try_from(self.bare_host().to_owned()).map_err(io::Error::other)?;
+        let shaken = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+        exchange(deadline.hold(shaken).await??, request, &deadline, MOST_BYTES).await
+    }
+
+    /// Tries one address after the other.
+    async fn connect(&self, deadline: &Deadline) -> io::Result<TcpStream> {
+        let mut refused = io::Error::other("no address");
+        for address in (self.bare_host(), self.port).to_socket_addrs()? {
+            match timeout(deadline.left(CONNECT)?, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => refused = error,
+                Err(_) => refused = io::Error::new(io::ErrorKind::TimedOut, "connection timed out"),
+            }
+        }
+        Err(refused)
+    }
+
+    /// The host without the brackets of an IPv6 address.
+    fn bare_host(&self) -> &str {
+        self.host.trim_matches(['[', ']'])
+    }
+
+    fn request(&self, path: &str) -> http::Result<Request<Empty<Bytes>>> {
         let Self { host, port, base, authorization, .. } = self;
-        let authorization =
-            authorization.as_ref().map_or_else(String::new, |it| format!("Authorization: {it}\r\n"));
-        format!(
-            "GET {base}{path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n{authorization}\r\n"
-        )
+        let mut request = Request::get(format!("{base}{path}"))
+            .header(header::HOST, format!("{host}:{port}"))
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONNECTION, "close");
+        if let Some(authorization) = authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        request.body(Empty::new())
     }
 }
 

@@ -3,16 +3,18 @@
 use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use rstest::rstest;
+use tokio::io::AsyncReadExt as _;
 
 use super::{
     JaegerError, answer,
     client::{Client, MOST_BYTES},
-    exchange::{Deadline, Timed},
+    exchange::Limited,
 };
 
 /// A client's limit for a whole answer, and when it must have given up on any machine.
@@ -78,24 +80,88 @@ fn of_an_answer_of_128_mb_nothing_is_kept(#[case] head: &'static str) {
 /// As records of TLS are that have nothing in them.
 #[test]
 fn what_is_read_and_thrown_away_is_bounded_too() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Far more than is allowed, and not for ever.
+    let mut stream = Limited::new(tokio::io::repeat(0).take(16 << 20), 1 << 20);
+    let (mut read, mut buffer) = (0, [0; 4096]);
+    let error = runtime.block_on(async {
+        loop {
+            match stream.read(&mut buffer).await {
+                Ok(0) => panic!("all was read"),
+                Ok(bytes) => read += bytes,
+                Err(error) => break error,
+            }
+        }
+    });
+    assert_eq!(read, 1 << 20);
+    assert!(error.to_string().contains("more bytes than an answer may take"), "{error}");
+}
+
+/// Interim answers say that the real one will come, and may be as many as the server likes.
+#[test]
+fn answers_before_the_answer_are_bounded() {
+    let mut client =
+        server(|stream| for_ever(stream, &b"HTTP/1.1 102 Wait\r\n\r\n".repeat(1 << 10), Duration::ZERO));
+    client.patience = LATE;
+    let error = client.get("/").unwrap_err();
+    assert!(error.to_string().contains("more bytes than an answer may take"), "{error}");
+}
+
+/// A server of TLS for `localhost` that says this, and a client that knows its certificate if it shall.
+fn secure_server(is_known: bool, hears: bool, says: &'static str) -> Client {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let certificate = made.cert.der().clone();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let ring = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&ring));
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let config = Arc::new(builder.with_single_cert(vec![certificate.clone()], key).unwrap());
+    let listener = TcpListener::bind("localhost:0").unwrap();
+    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        // Far more than is allowed, and not for ever.
-        drop(stream.write_all(&vec![0; 16 << 20]));
-    });
-    let mut stream = Timed::new(stream, Deadline::after(LATE), 1 << 20);
-    let (mut read, mut buffer) = (0, [0; 4096]);
-    let error = loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => panic!("all was read"),
-            Ok(bytes) => read += bytes,
-            Err(error) => break error,
+        if !hears {
+            return for_ever(&mut stream, b"\x16\x03\x03", Duration::from_millis(20));
         }
-    };
-    assert!(read <= 1 << 20, "{read} bytes were read");
-    assert!(error.to_string().contains("more bytes than an answer may take"), "{error}");
+        let mut stream = rustls::StreamOwned::new(rustls::ServerConnection::new(config).unwrap(), stream);
+        let mut request = [0; 1024];
+        drop(stream.read(&mut request));
+        drop(stream.write_all(says.as_bytes()));
+        stream.conn.send_close_notify();
+        drop(stream.flush());
+    });
+    let mut client = Client::new(&url).unwrap();
+    if is_known {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        let builder = rustls::ClientConfig::builder_with_provider(ring);
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        client.tls = Some(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()));
+    }
+    client.patience = LATE;
+    client
+}
+
+#[rstest]
+#[case::with_a_length("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes")]
+#[case::to_its_end("HTTP/1.0 200 OK\r\n\r\nyes")]
+fn an_answer_comes_over_tls(#[case] says: &'static str) {
+    let answer = secure_server(true, true, says).get("/").unwrap();
+    assert_eq!((answer.status, &*answer.body), (200, &b"yes"[..]));
+}
+
+#[test]
+fn a_server_that_nobody_vouches_for_is_not_asked() {
+    let error = secure_server(false, true, "HTTP/1.0 200 OK\r\n\r\nyes").get("/").unwrap_err().to_string();
+    assert!(error.contains("invalid peer certificate"), "{error}");
+}
+
+#[test]
+fn a_greeting_of_tls_without_end_is_given_up() {
+    let mut client = secure_server(true, false, "");
+    client.patience = PATIENCE;
+    let error = client.get("/").unwrap_err().to_string();
+    assert!(error.contains("no whole answer within"), "{error}");
 }
 
 #[rstest]
