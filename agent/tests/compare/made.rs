@@ -8,6 +8,10 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
 };
 use guestscope_contract::{Account, Source};
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng as _, SeedableRng as _},
+};
 
 /// A platform and its kind of requests.
 #[derive(Clone, Debug)]
@@ -57,13 +61,13 @@ impl Default for Made {
     }
 }
 
-/// Steele, Lea and Flood's SplitMix64, as parts of 2^64.
+/// What SplitMix64 adds to its state for each number.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The number at this place of a seed's numbers, as a part of 2^64.
 fn drawn(seed: u64, number: u64) -> f64 {
-    let mut mixed =
-        seed.wrapping_mul(0x632b_e59b_d9b4_e019).wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64
+    let state = seed.wrapping_mul(0x632b_e59b_d9b4_e019).wrapping_add(number.wrapping_mul(STEP));
+    SplitMix64::seed_from_u64(state.wrapping_sub(STEP)).next_u64() as f64 / u64::MAX as f64
 }
 
 impl Made {

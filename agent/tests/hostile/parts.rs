@@ -8,25 +8,25 @@ use guestscope::{
     phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds},
 };
 use guestscope_contract::{Account, Source};
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng as _, SeedableRng as _},
+};
 
-/// Steele, Lea and Flood's SplitMix64.
+/// Numbers of one seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Drawn(u64);
+pub(crate) struct Drawn(SplitMix64);
 
 impl Drawn {
     /// Numbers for one folder.
     pub(crate) fn of(seed: u64, index: u64) -> Self {
-        let mut drawn = Self(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95));
+        let mut drawn = Self(SplitMix64::seed_from_u64(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95)));
         drawn.next();
         drawn
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     /// A number below a bound.

@@ -4,24 +4,24 @@
 //!
 //! SplitMix64: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
 
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng as _, SeedableRng as _},
+};
+
 /// One stream; equal seeds and streams give equal numbers.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// `stream` keeps the numbers for different purposes (image 0, image 1, a layer) apart under one seed.
     pub fn new(seed: u64, stream: u64) -> Self {
-        let mut start = Self(seed);
-        let seed = start.u64();
-        let mut start = Self(seed ^ stream);
-        Self(start.u64())
+        let first = |seed| SplitMix64::seed_from_u64(seed).next_u64();
+        Self(SplitMix64::seed_from_u64(first(first(seed) ^ stream)))
     }
 
     pub fn u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// Uniform from `low` to `high`, in steps of 2^-24 of the width.
@@ -43,13 +43,13 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
-    use super::Random;
+    use super::*;
 
     /// The first numbers of the reference implementation for the state 1234567
     /// (prng.di.unimi.it/splitmix64.c, computed once with it).
     #[test]
     fn agrees_with_the_reference() {
-        let mut random = Random(1_234_567);
+        let mut random = Random(SplitMix64::seed_from_u64(1_234_567));
         assert_eq!(
             [random.u64(), random.u64(), random.u64()],
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]

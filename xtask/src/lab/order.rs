@@ -4,6 +4,11 @@
 //! interleaved trials: Abedi and Brecht 2017). The seed decides, so that an interrupted lab goes on in the
 //! same order.
 
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng as _, SeedableRng as _},
+};
+
 /// One run: which repetition of which cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Trial {
@@ -26,27 +31,18 @@ impl Trial {
 
 /// All runs of a plan.
 pub(super) fn trials(cells: usize, repetitions: u32, seed: u64) -> Vec<Trial> {
-    let mut random = seed;
+    let mut random = SplitMix64::seed_from_u64(seed);
     let mut all = Vec::with_capacity(cells * repetitions as usize);
     for repetition in 0..repetitions {
         let mut block: Vec<usize> = (0..cells).collect();
         for last in (1..cells).rev() {
             // The remainder's bias is below 2^-40 for any number of cells that anybody would wait for.
-            let other = (next(&mut random) % (last as u64 + 1)) as usize;
+            let other = (random.next_u64() % (last as u64 + 1)) as usize;
             block.swap(last, other);
         }
         all.extend(block.into_iter().map(|cell| Trial { repetition, cell }));
     }
     all
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
@@ -74,6 +70,13 @@ mod tests {
             all[..9].iter().map(|trial| trial.cell).collect::<Vec<_>>(),
             all[9..18].iter().map(|trial| trial.cell).collect::<Vec<_>>()
         );
+    }
+
+    /// Else a lab that was interrupted would go on in another order after an update.
+    #[test]
+    fn the_order_of_a_seed_stays_as_it_is() {
+        let cells: Vec<usize> = trials(5, 2, 7).into_iter().map(|trial| trial.cell).collect();
+        assert_eq!(cells, [4, 1, 3, 0, 2, 2, 0, 3, 1, 4]);
     }
 
     #[test]

@@ -17,6 +17,10 @@ use std::{
 
 use guestscope_contract::Account;
 use prost::Message as _;
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng as _, SeedableRng as _},
+};
 
 use self::messages::{
     BOOTTIME, COUNTER, Clock, ClockSnapshot, CounterDescriptor, Data, DebugAnnotation, INSTANT, MONOTONIC,
@@ -53,14 +57,10 @@ pub struct Packets<W> {
     written: Written,
 }
 
-/// Track ids, hashed so that two are equal with a chance of 2^-64 (SplitMix64's finaliser).
+/// Track ids, hashed so that two are equal with a chance of 2^-64.
 fn uuid(kind: u64, first: u64, second: u64) -> u64 {
-    [kind, first, second].into_iter().fold(0x9e37_79b9_7f4a_7c15, |seed, value| {
-        let mut mixed = (seed ^ value).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    })
+    let mix = |seed: u64, value| SplitMix64::seed_from_u64(seed ^ value).next_u64();
+    [kind, first, second].into_iter().fold(0x9e37_79b9_7f4a_7c15, mix)
 }
 
 fn process_uuid(tgid: u32) -> u64 {

@@ -126,3 +126,10 @@ fn a_graphics_processor_has_counters_of_its_own_times() {
     assert_eq!(points("GPU 1: utilization"), [(91, 50)]);
     assert!(!tracks.iter().any(|(_, name)| name.contains("power")), "nothing was told of it");
 }
+
+/// Two traces of one run can be laid over each other: their tracks have the same ids.
+#[test]
+fn ids_of_tracks_stay_as_they_are() {
+    assert_eq!(uuid(1, 10, 0), 0xaa9c_fa16_4952_e4da);
+    assert_eq!(uuid(2, 11, 7), 0xddb4_e58b_3609_cc86);
+}

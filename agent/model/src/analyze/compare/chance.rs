@@ -1,20 +1,21 @@
 //! Chance, for checks that need some: the same seed gives the same choices on every machine.
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
+use rand_xoshiro::{
+    SplitMix64,
+    rand_core::{Rng as _, SeedableRng as _},
+};
+
+/// Choices of one seed.
 #[derive(Clone, Debug)]
-pub(super) struct Chance(u64);
+pub(super) struct Chance(SplitMix64);
 
 impl Chance {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
+    pub(super) fn new(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
     }
 
-    pub(super) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+    pub(super) fn next(&mut self) -> u64 {
+        self.0.next_u64()
     }
 
     /// Shuffles the values; the remainder's bias is below 2^-40 for any realistic number of runs.
