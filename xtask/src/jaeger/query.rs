@@ -1,43 +1,42 @@
 //! Asks a Jaeger over its query API (v3) whether it is there and how many traces it holds.
 //!
-//! Yields plain answers from plain HTTP/1.0 on the standard library, which is enough for a server on this
-//! machine. It does not follow redirects and does not speak TLS.
+//! Yields plain answers. It does not follow redirects, speaks no TLS, and asks no proxy.
 
 use std::{
     collections::HashSet,
-    io::{Read as _, Write as _},
-    net::{TcpStream, ToSocketAddrs as _},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value;
 
+/// Limit of connecting and of waiting for the head of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Limit of reading its body.
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+/// More than any answer to a verb.
+const MOST_BYTES: u64 = 1 << 30;
 /// More than any verb sends.
 const MOST_TRACES: u32 = 100_000;
 
 /// The body of a successful GET.
 fn get(base: &str, path: &str) -> Result<String> {
-    let address = base.trim_end_matches('/').strip_prefix("http://").context("not an http:// address")?;
-    let socket =
-        address.to_socket_addrs().ok().and_then(|mut a| a.next()).context("not an address with a port")?;
-    let mut stream = TcpStream::connect_timeout(&socket, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    // 1.0, so that the answer ends with the connection and never comes in chunks.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    body(&String::from_utf8_lossy(&answer))
-}
-
-fn body(answer: &str) -> Result<String> {
-    let (head, body) = answer.split_once("\r\n\r\n").context("no end of the HTTP header")?;
-    match head.split_whitespace().nth(1) {
-        Some("200") => Ok(body.to_owned()),
-        Some(status) => bail!("HTTP status {status}"),
-        None => bail!("no HTTP status"),
+    let base = base.trim_end_matches('/');
+    ensure!(base.starts_with("http://"), "not an http:// address");
+    let client = ureq::Agent::config_builder()
+        .proxy(None)
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .timeout_connect(Some(TIMEOUT))
+        .timeout_recv_response(Some(TIMEOUT))
+        .timeout_recv_body(Some(BODY_TIMEOUT))
+        .build()
+        .new_agent();
+    let mut answer = client.get(format!("{base}{path}")).header("Accept", "application/json").call()?;
+    match answer.status().as_u16() {
+        200 => Ok(answer.body_mut().with_config().limit(MOST_BYTES).lossy_utf8(true).read_to_string()?),
+        status => bail!("HTTP status {status}"),
     }
 }
 
@@ -101,39 +100,21 @@ fn percent_encoded(text: &str) -> String {
 
 /// A time in UTC with seconds, as the query API wants it.
 fn rfc3339(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (year, month, day) = civil(seconds / 86_400);
-    let of_day = seconds % 86_400;
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
-}
-
-/// Year, month and day of a number of days since 1970, by counting whole years and months.
-fn civil(mut days: u64) -> (u64, usize, u64) {
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
+    DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        thread,
+        time::{Duration, UNIX_EPOCH},
+    };
 
     use rstest::rstest;
 
-    use super::{body, count_trace_ids, percent_encoded, rfc3339};
+    use super::{count_trace_ids, get, percent_encoded, rfc3339};
 
     #[rstest]
     #[case(0, "1970-01-01T00:00:00Z")]
@@ -167,12 +148,41 @@ mod tests {
         assert!(count_trace_ids("<html>").is_err());
     }
 
+    /// What comes of a server that hears one request and answers so.
+    fn heard(answer: &'static str) -> anyhow::Result<String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}/", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            drop(stream.read(&mut [0; 1024]));
+            drop(stream.write_all(answer.as_bytes()));
+        });
+        get(&base, "/api/v3/services")
+    }
+
     #[rstest]
-    #[case("HTTP/1.0 200 OK\r\nA: b\r\n\r\n{}", Some("{}"))]
-    #[case("HTTP/1.0 404 Not Found\r\n\r\nno", None)]
-    #[case("HTTP/1.0 200 OK", None)]
-    fn only_a_whole_success_has_a_body(#[case] answer: &str, #[case] expected: Option<&str>) {
-        assert_eq!(body(answer).ok().as_deref(), expected);
+    #[case::to_its_end("HTTP/1.0 200 OK\r\nA: b\r\n\r\n{}", Some("{}"))]
+    #[case::with_a_length("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", Some("{}"))]
+    #[case::in_pieces(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        Some("{}")
+    )]
+    #[case::cut_off("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}", None)]
+    #[case::no_end_of_the_head("HTTP/1.0 200 OK", None)]
+    #[case::nothing("", None)]
+    #[case::elsewhere(
+        "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 2\r\n\r\n{}",
+        None
+    )]
+    fn only_a_whole_success_has_a_body(#[case] answer: &'static str, #[case] expected: Option<&str>) {
+        assert_eq!(heard(answer).ok().as_deref(), expected);
+    }
+
+    /// Jaeger says so when it has no traces.
+    #[test]
+    fn a_status_is_told() {
+        let error = heard("HTTP/1.0 404 Not Found\r\n\r\nno").unwrap_err();
+        assert_eq!(error.to_string(), "HTTP status 404");
     }
 
     #[test]
