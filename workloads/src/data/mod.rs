@@ -2,7 +2,6 @@
 //! Yields files on disk and their content in the form a model takes. It downloads nothing.
 
 pub mod clicks;
-pub mod crc32c;
 pub mod file_set;
 pub mod fourier;
 pub mod image;

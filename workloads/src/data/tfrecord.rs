@@ -9,9 +9,9 @@ use std::{
     os::unix::fs::FileExt as _,
 };
 
+use crc32c::crc32c;
 use prost::{Message, Oneof, bytes::Bytes};
 
-use super::crc32c::crc32c;
 use crate::memory::{self, NoRoom};
 
 /// Header of a record: its length in eight bytes, and the checksum of these.

@@ -2,6 +2,8 @@
 //! operations only. The marginals resemble the real data (days and years, share of late flights, values
 //! missing in early years); no single flight does.
 
+use chrono::{Datelike as _, Days, NaiveDate};
+
 use super::{
     places::{AIRPORTS, CARRIERS, HOURS, MONTHS, YEARS},
     schema::COLUMNS,
@@ -112,31 +114,22 @@ fn below(random: &mut Random, bound: i32) -> i32 {
     (random.u64() % bound as u64) as i32
 }
 
-fn is_leap(year: i32) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_of(year: i32, month: i32) -> i32 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
+/// A day of the year; the first year's flights begin in October. None of a year that no calendar has.
+fn day_of(year: i32, random: &mut Random) -> Option<NaiveDate> {
+    let month = if year == FIRST_YEAR { 10 } else { 1 };
+    let first = NaiveDate::from_ymd_opt(year, month, 1)?;
+    let days = NaiveDate::from_ymd_opt(year + 1, 1, 1)?.signed_duration_since(first).num_days();
+    first.checked_add_days(Days::new(below(random, days as i32) as u64))
 }
 
 fn date(year: i32, random: &mut Random) -> Date {
-    let mut month = if year == FIRST_YEAR { 10 } else { 1 };
-    let days = (month..=12).map(|month| days_of(year, month)).sum();
-    let mut day = 1 + below(random, days);
-    while day > days_of(year, month) {
-        day -= days_of(year, month);
-        month += 1;
+    let day = day_of(year, random).unwrap_or_default();
+    Date {
+        year: day.year(),
+        month: day.month() as i32,
+        day: day.day() as i32,
+        weekday: day.weekday().number_from_monday() as i32,
     }
-    // 1986-12-31 was a Wednesday; this counts the days since then.
-    let years: i32 = (FIRST_YEAR..year).map(|year| 365 + i32::from(is_leap(year))).sum();
-    let months: i32 = (1..month).map(|month| days_of(year, month)).sum();
-    Date { year, month, day, weekday: 1 + (2 + years + months + day) % 7 }
 }
 
 /// Distance on a map of 2,600 by 1,300 miles, on which airports lie at places that their rank decides.
