@@ -16,9 +16,8 @@ pub(super) use super::keys::{COUNT_KEYS, HELPER_KEYS, HELPER_WAIT_KEYS, HELPER_W
 use super::{
     LiveVerdict, answered, breakdown, gpus,
     message::{attribute, integer, text, texts},
-    moves,
+    pauses, restored,
     service::Service,
-    stops,
     timeline::{self, Interval},
     wait_spans,
     waits::{self, Chosen},
@@ -100,8 +99,8 @@ impl Trace {
             span.events.extend(wait_spans::events(notes, interval, self.wall_offset_ns));
             span.dropped_events_count = u32::try_from(notes.left_out).unwrap_or(u32::MAX);
         }
-        span.events.extend(stops::events(&self.waits.stops, position, interval, self.wall_offset_ns));
-        span.events.extend(moves::events(&self.waits.moves, position, interval, self.wall_offset_ns));
+        span.events.extend(pauses::events(&self.waits.pauses, position, interval, self.wall_offset_ns));
+        span.events.extend(restored::events(&self.waits.restores, position, interval, self.wall_offset_ns));
         span
     }
 }

@@ -11,8 +11,8 @@ use guestscope_contract::Account;
 
 use super::{
     gpus::{self, GpuDuring},
-    moves::Moves,
-    stops::{Stop, Stops},
+    pauses::{LastPauses, PauseWithin},
+    restored::LastRestores,
     timeline::Interval,
 };
 use crate::phase::{GpuReading, GpuReadings, Pause, Phase, Request, Restored, Wait};
@@ -33,9 +33,9 @@ pub(super) struct Keeper {
     phases: HashMap<u64, Longest>,
     kept: usize,
     /// Pauses of the guest; they too come before the requests that they lie in.
-    pauses: Stops,
+    pauses: LastPauses,
     /// Restores and moves of the guest.
-    moves: Moves,
+    restores: LastRestores,
     /// Last GPU readings.
     gpus: GpuReadings,
     /// Waits that had no room and are counted in no span.
@@ -57,9 +57,9 @@ pub(super) struct Chosen {
     /// Notes by phase, in order of phase, for those that have any.
     pub(super) notes: Vec<Notes>,
     /// Pauses inside phases, in order of phase.
-    pub(super) stops: Vec<Stop>,
+    pub(super) pauses: Vec<PauseWithin>,
     /// Restores and moves noticed inside phases, in order of phase.
-    pub(super) moves: Vec<(usize, Restored)>,
+    pub(super) restores: Vec<(usize, Restored)>,
     /// GPU activity; only for a slow request.
     pub(super) gpus: Vec<GpuDuring>,
 }
@@ -140,7 +140,7 @@ impl Keeper {
 
     /// Keeps that the guest was restored or moved.
     pub(super) fn restored(&mut self, restored: Restored) {
-        self.moves.add(restored);
+        self.restores.add(restored);
     }
 
     /// Keeps what a graphics processor was doing.
@@ -163,8 +163,8 @@ impl Keeper {
 
     /// Takes out the waits of a request, and the pauses and moves in its time.
     pub(super) fn take(&mut self, request: &Request) -> Chosen {
-        let (stops, moves) = (self.pauses.within(request), self.moves.within(request));
-        let mut chosen = Chosen { stops, moves, ..Chosen::default() };
+        let (pauses, restores) = (self.pauses.within(request), self.restores.within(request));
+        let mut chosen = Chosen { pauses, restores, ..Chosen::default() };
         if self.phases.is_empty() {
             return chosen;
         }
@@ -188,8 +188,8 @@ impl Chosen {
         let spans = self.spans.iter().map(|(_, wait)| size_of::<(usize, Wait)>() + texts(wait));
         let notes = self.notes.iter().map(|notes| size_of::<Notes>() + size_of_val(&notes.events[..]));
         spans.chain(notes).sum::<usize>()
-            + size_of_val(&self.stops[..])
-            + size_of_val(&self.moves[..])
+            + size_of_val(&self.pauses[..])
+            + size_of_val(&self.restores[..])
             + size_of_val(&self.gpus[..])
     }
 

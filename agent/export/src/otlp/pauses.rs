@@ -15,11 +15,11 @@ const KEPT: usize = 32;
 
 /// The last pauses.
 #[derive(Debug, Default)]
-pub(super) struct Stops(VecDeque<Pause>);
+pub(super) struct LastPauses(VecDeque<Pause>);
 
 /// A pause inside a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stop {
+pub(super) struct PauseWithin {
     /// The phase, by its position in the request.
     position: usize,
     /// CLOCK_MONOTONIC, ns.
@@ -30,7 +30,7 @@ pub(super) struct Stop {
     doubt_ns: u64,
 }
 
-impl Stops {
+impl LastPauses {
     pub(super) fn add(&mut self, pause: Pause) {
         if self.0.len() == KEPT {
             self.0.pop_front();
@@ -38,33 +38,33 @@ impl Stops {
         self.0.push_back(pause);
     }
 
-    pub(super) fn within(&self, request: &Request) -> Vec<Stop> {
+    pub(super) fn within(&self, request: &Request) -> Vec<PauseWithin> {
         let phases = request.phases.iter().enumerate().filter(|(_, phase)| phase.pause_ns > 0);
-        let stops = phases.flat_map(|(position, phase)| {
+        let pauses = phases.flat_map(|(position, phase)| {
             self.0.iter().filter_map(move |pause| {
                 let (start_ns, duration_ns) = pause.within(phase)?;
-                Some(Stop { position, start_ns, duration_ns, doubt_ns: pause.doubt_ns })
+                Some(PauseWithin { position, start_ns, duration_ns, doubt_ns: pause.doubt_ns })
             })
         });
-        stops.collect()
+        pauses.collect()
     }
 }
 
 /// Events of the phase at this position, clamped to its span's times.
 pub(super) fn events(
-    stops: &[Stop],
+    pauses: &[PauseWithin],
     position: usize,
     times: Interval,
     wall_offset_ns: i64,
 ) -> impl Iterator<Item = Event> {
-    stops.iter().filter(move |stop| stop.position == position).map(move |stop| {
-        let start_ns = stop.start_ns.clamp(times.start_ns, times.end_ns);
+    pauses.iter().filter(move |pause| pause.position == position).map(move |pause| {
+        let start_ns = pause.start_ns.clamp(times.start_ns, times.end_ns);
         Event {
             time_unix_nano: wall_ns(start_ns, wall_offset_ns),
             name: "pause".to_owned(),
             attributes: vec![
-                integer("guestscope.duration_ns", stop.duration_ns),
-                integer("guestscope.doubt_ns", stop.doubt_ns),
+                integer("guestscope.duration_ns", pause.duration_ns),
+                integer("guestscope.doubt_ns", pause.doubt_ns),
             ],
             dropped_attributes_count: 0,
         }

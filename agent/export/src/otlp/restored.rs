@@ -14,9 +14,9 @@ const KEPT: usize = 32;
 
 /// The last restores and moves.
 #[derive(Debug, Default)]
-pub(super) struct Moves(VecDeque<Restored>);
+pub(super) struct LastRestores(VecDeque<Restored>);
 
-impl Moves {
+impl LastRestores {
     pub(super) fn add(&mut self, restored: Restored) {
         if self.0.len() == KEPT {
             self.0.pop_front();
@@ -37,12 +37,12 @@ impl Moves {
 
 /// Events of the phase at this position, clamped to its span's times.
 pub(super) fn events(
-    moves: &[(usize, Restored)],
+    restores: &[(usize, Restored)],
     position: usize,
     times: Interval,
     wall_offset_ns: i64,
 ) -> impl Iterator<Item = Event> {
-    moves.iter().filter(move |(at, _)| *at == position).map(move |(_, restored)| {
+    restores.iter().filter(move |(at, _)| *at == position).map(move |(_, restored)| {
         let noticed_ns = restored.noticed_ns.clamp(times.start_ns, times.end_ns);
         Event {
             time_unix_nano: wall_ns(noticed_ns, wall_offset_ns),
