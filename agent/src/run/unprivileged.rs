@@ -1,8 +1,8 @@
 //! `guestscope run` where BPF is refused: the program's threads report what procfs gives them (fidelity
 //! `procfs`).
 //!
-//! Decides whether BPF is used, prints the decision with its reason, and replaces [`Feed`](crate::session::Feed).
-//! Later stages are the same for both.
+//! Decides whether BPF is used, prints the decision with its reason, and replaces
+//! [`Feed`](crate::session::Feed). Later stages are the same for both.
 
 use std::{
     collections::HashSet,

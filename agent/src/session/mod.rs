@@ -1,7 +1,7 @@
 //! `guestscope run` and `guestscope attach`: connects probes, pump, pairing, folder, export and summary.
 //!
-//! One thread reads the rings and pairs; its outputs go through [`export_thread`], so that no disk and no collector
-//! can block the pump. A [`Subject`] defines what is observed and when that ends.
+//! One thread reads the rings and pairs; its outputs go through [`export_thread`], so that no disk and no
+//! collector can block the pump. A [`Subject`] defines what is observed and when that ends.
 
 mod arguments;
 pub(crate) mod code;

@@ -1,7 +1,7 @@
 //! Sources of a session's records: the BPF programs, or threads' own reports where BPF is refused.
 //!
-//! Everything after the records is the same for both. Yields [`RecordSource`], and its implementation for the BPF
-//! programs.
+//! Everything after the records is the same for both. Yields [`RecordSource`], and its implementation for the
+//! BPF programs.
 
 use std::{
     io,

@@ -1,10 +1,11 @@
 //! Messages as they lie in a spill file: protobuf, each compressed by itself, one after the other.
 //!
-//! The file is a whole zstd file at any time: `zstd -dc` yields one request (as protobuf the same as a `TracesData`), because protobuf messages
-//! that are put together are one message. Before each frame stands a header in a frame of its own that every
-//! decoder skips (RFC 8878, 3.1.2): so the agent needs no list of what lies where. The file may be the
-//! observed user's, who may write to it: a seal, by a key that never leaves the process, detects changed
-//! frames before anything parses them. Nothing here opens or writes a file.
+//! The file is a whole zstd file at any time: `zstd -dc` yields one request (as protobuf the same as a
+//! `TracesData`), because protobuf messages that are put together are one message. Before each frame stands a
+//! header in a frame of its own that every decoder skips (RFC 8878, 3.1.2): so the agent needs no list of
+//! what lies where. The file may be the observed user's, who may write to it: a seal, by a key that never
+//! leaves the process, detects changed frames before anything parses them. Nothing here opens or writes a
+//! file.
 
 use std::{
     hash::{BuildHasher as _, RandomState},

@@ -73,7 +73,8 @@ impl Keep {
         self.refused.push(request).map_err(|error| error.to_string())
     }
 
-    /// The oldest waiting request, which stays until [`Keep::leave_behind`]; or how many spans cannot be read.
+    /// The oldest waiting request, which stays until [`Keep::leave_behind`]; or how many spans cannot be
+    /// read.
     pub(super) fn oldest(&mut self) -> Option<Result<ExportTraceServiceRequest, (u64, String)>> {
         let (count, request) = self.waiting.front()?;
         Some(request.map_err(|error| (count, error.to_string())))

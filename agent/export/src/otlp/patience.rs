@@ -1,8 +1,8 @@
 //! How long offering may wait for room: a stuck disk must not stop it for good. Pure.
 //!
 //! The offering thread writes the run folder as well; meanwhile its input waits in a channel that holds 3 s
-//! of a busy program (`session::export_thread`). Waiting draws on a budget of seconds that refills at half the speed
-//! of the clock, so it takes at most half of the time.
+//! of a busy program (`session::export_thread`). Waiting draws on a budget of seconds that refills at half
+//! the speed of the clock, so it takes at most half of the time.
 
 use std::time::{Duration, Instant};
 

@@ -2,9 +2,9 @@
 //! it.
 //!
 //! At any time a span is in one place: the queue, the request that is being turned into spans, the batches in
-//! hand, or a file. Short outages are waited out with the batch in hand; only when the queue is half full does
-//! its older part go to the spill file, so a collector's restart costs the observed machine no disk writes.
-//! Live spans and those from the file take turns, the latter in order and at a bounded rate.
+//! hand, or a file. Short outages are waited out with the batch in hand; only when the queue is half full
+//! does its older part go to the spill file, so a collector's restart costs the observed machine no disk
+//! writes. Live spans and those from the file take turns, the latter in order and at a bounded rate.
 
 mod settle;
 
