@@ -3,7 +3,7 @@
     import guestscope
 
     with guestscope.request("classify", 7) as request:
-        request.next("preprocess")          # without a gap: from the begin of the request
+        request.next("preprocess")          # without a gap: from the start of the request
         ...
         request.next("inference")           # to here, and so on to the end of the request
         headers["traceparent"] = request.traceparent

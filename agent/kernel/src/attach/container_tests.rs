@@ -98,8 +98,8 @@ fn names_come_from_files() {
     let root = tree(&files);
     let process = |wanted| find(root.path(), wanted).map(|found| found.processes());
     assert_eq!(process("web-server").expect("by name"), [42]);
-    assert_eq!(process("web-c").expect("by the begin of a name"), [43]);
-    assert_eq!(process("01234").expect("by the begin of a number"), [42]);
+    assert_eq!(process("web-c").expect("by a prefix of a name"), [43]);
+    assert_eq!(process("01234").expect("by a prefix of an ID"), [42]);
     let error = |wanted| process(wanted).expect_err("it is not there").to_string();
     assert_eq!(
         error("web-"),

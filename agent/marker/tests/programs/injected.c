@@ -158,7 +158,7 @@ static void leaving(void) {
     push("main"), pop();
 }
 
-/* ITT: the begin of the static part's state, and its list. */
+/* ITT: the beginning of the static part's state, and its list. */
 struct info {
     const char *name;
     function *place;

@@ -1,6 +1,6 @@
 //! The format of what a test program writes down about itself, shared with the tests that read it.
 //!
-//! A line is `row`, the phase's number, its thread, and four readings of the kernel's books (before the begin
+//! A line is `row`, the phase's number, its thread, and four readings of the kernel's books (before the start
 //! edge, after it, before the end, after it); or `fact`, a name and a number. The clerk writes them, the
 //! tests read them; here are the values alone.
 
@@ -42,7 +42,7 @@ pub(crate) struct Row {
     pub(crate) number: u64,
     /// Thread number, as the mounted /proc counts.
     pub(crate) tid: u64,
-    /// Before the begin edge, after it, before the end edge, after it.
+    /// Before the start edge, after it, before the end edge, after it.
     pub(crate) readings: [Reading; 4],
 }
 

@@ -234,7 +234,7 @@ impl Case {
         let start_ns = self.start_ns;
         let parts = &mut self.phases[index].parts;
         for (account, from_ns, ns) in portions(wait).into_iter().filter(|portion| portion.2 > 0) {
-            let whom = Culprit::of(wait, account);
+            let culprit = Culprit::of(wait, account);
             let of_ns = wait.blame.filter(|_| account == wait.account).map_or(0, |blame| blame.ns.min(ns));
             // If a helper explains a wait for it, the wait is listed with both.
             let blamed =
@@ -242,7 +242,7 @@ impl Case {
             for cause in [Some(Cause::Account(account)), blamed].into_iter().flatten() {
                 if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
                     let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
-                    waits.add(wait, (from_ns.saturating_sub(start_ns), ns), &whom, of_ns);
+                    waits.add(wait, (from_ns.saturating_sub(start_ns), ns), &culprit, of_ns);
                 }
             }
         }
@@ -280,11 +280,11 @@ impl Case {
     pub(super) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
         let evidence = self.phases.iter().flat_map(|phase| &phase.parts).map(|part| &part.evidence);
         evidence.flat_map(|evidence| {
-            let whom = evidence.waits.iter().flat_map(|waits| {
+            let tids = evidence.waits.iter().flat_map(|waits| {
                 let took = waits.longest.iter().map(|longest| longest.took_tid);
-                waits.by.iter().map(|by| by.whom.tid()).chain(took)
+                waits.by.iter().map(|by| by.culprit.tid()).chain(took)
             });
-            whom.flatten().chain(evidence.helpers.iter().map(|helper| helper.tid))
+            tids.flatten().chain(evidence.helpers.iter().map(|helper| helper.tid))
         })
     }
 }

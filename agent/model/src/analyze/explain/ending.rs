@@ -84,7 +84,7 @@ impl Explained {
             let of_helpers = evidence.helpers.iter().flat_map(|helper| &helper.by);
             for one in own.flat_map(|waits| &waits.by).chain(of_helpers) {
                 total_ns = total_ns.saturating_add(one.ns);
-                match all.iter_mut().find(|known| known.whom == one.whom) {
+                match all.iter_mut().find(|known| known.culprit == one.culprit) {
                     Some(known) => {
                         known.count += one.count;
                         known.ns = known.ns.saturating_add(one.ns);

@@ -26,7 +26,7 @@ pub struct HelperWaits {
     pub by: Vec<By>,
 }
 
-pub(super) fn add(helpers: &mut Vec<HelperWaits>, wait: &Wait, ns: u64, whom: &Culprit) {
+pub(super) fn add(helpers: &mut Vec<HelperWaits>, wait: &Wait, ns: u64, culprit: &Culprit) {
     let tid = wait.thread.tid;
     let index = match helpers.iter().position(|helper| helper.tid == tid) {
         Some(index) => index,
@@ -39,7 +39,7 @@ pub(super) fn add(helpers: &mut Vec<HelperWaits>, wait: &Wait, ns: u64, whom: &C
     let helper = &mut helpers[index];
     helper.count += 1;
     helper.ns = helper.ns.saturating_add(ns);
-    waits::add(&mut helper.by, whom, ns, 0);
+    waits::add(&mut helper.by, culprit, ns, 0);
 }
 
 pub(super) fn settle(helpers: &mut [HelperWaits]) {

@@ -106,7 +106,7 @@ fn a_wait_is_cut_into_what_it_was_for() {
         (waits.longest[0].after_ns, waits.by[0].clone())
     };
     let kept = Culprit::Kept(Blame { tid: 4711, account: Account::Sleep, ns: 0, depth: 1 });
-    let by = |whom, ns, kept_ns| By { whom, count: 1, ns, kept_ns };
+    let by = |culprit, ns, kept_ns| By { culprit, count: 1, ns, kept_ns };
     assert_eq!(of(Account::Lock), (1_000_000, by(kept, 8_000_000, 7_900_000)));
     assert_eq!(of(Account::Throttled), (9_000_000, by(Culprit::Unknown, 3_000_000, 0)));
     let ran = Culprit::Ran { comm: "stress-ng".into(), pid: 990 };
@@ -133,7 +133,7 @@ fn waits_below_the_threshold_are_left_to_the_account() {
         waits.longest.iter().map(|one| one.ns).collect::<Vec<_>>(),
         [1_000_005, 1_000_004, 1_000_003, 1_000_002]
     );
-    let names: Vec<_> = waits.by.iter().map(|by| (by.whom.clone(), by.count)).collect();
+    let names: Vec<_> = waits.by.iter().map(|by| (by.culprit.clone(), by.count)).collect();
     let device = |name: &str| Culprit::Device { name: name.into(), is_write: false };
     assert_eq!(names, [(device("vda"), 6), (device("vdb"), 1)]);
 }
@@ -150,7 +150,7 @@ fn whoever_there_is_no_room_for_is_summed_up() {
     let case = explanation.groups[0].cases.iter().find(|case| case.request == 94).expect("it is slow");
     let waits = case.phases[0].parts[0].evidence.waits.as_ref().expect("there are some");
     assert_eq!((waits.count, waits.total_ns, waits.by.len()), (50, 50_000_000, 33));
-    let others = By { whom: Culprit::Others, count: 18, ns: 18_000_000, kept_ns: 0 };
+    let others = By { culprit: Culprit::Others, count: 18, ns: 18_000_000, kept_ns: 0 };
     assert_eq!(waits.by[0], others);
 }
 
@@ -186,7 +186,7 @@ fn a_helper_is_shown_by_its_own_waits_within_the_phase_alone() {
     assert_eq!((helper.excess_ns, helper.ns, helper.typical_ns), (20_000_000, 20_000_000, 0));
     let [waits] = helper.evidence.helpers.as_slice() else { panic!("{:?}", helper.evidence) };
     assert_eq!((waits.tid, waits.count, waits.ns), (4711, 1, 18_000_000), "3 ms lay in `before`");
-    assert_eq!(waits.by[0].whom, Culprit::Ran { comm: "stress-ng".into(), pid: 990 });
+    assert_eq!(waits.by[0].culprit, Culprit::Ran { comm: "stress-ng".into(), pid: 990 });
     let thread = |tid, born_ns, end_ns, comm: &str| {
         let id = ThreadId { tid, tgid, born_ns };
         let (accounts, counts) = (crate::phase::Accounts::default(), crate::phase::Counts::default());

@@ -13,7 +13,7 @@ use crate::untrusted::Untrusted;
 /// Longest waits that are kept.
 const LONGEST: usize = 4;
 /// Maximum number of distinguished culprits; further ones are [`Culprit::Others`].
-const WHOM: usize = 32;
+const CULPRITS: usize = 32;
 /// A wait shorter than its account's time divided by this is not counted: every wake-up takes some
 /// microseconds to reach a CPU, and three waits that matter must not become hundreds.
 const MATTERS: u64 = 200;
@@ -107,7 +107,7 @@ impl Culprit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct By {
     /// The culprit.
-    pub whom: Culprit,
+    pub culprit: Culprit,
     /// Number of waits.
     pub count: u64,
     /// Their time, ns.
@@ -130,7 +130,7 @@ pub struct LongWait {
     /// The thread that took the CPU from it while it was runnable.
     pub took_tid: Option<u32>,
     /// The culprit.
-    pub whom: Culprit,
+    pub culprit: Culprit,
 }
 
 /// All waits of one phase, request and account.
@@ -154,14 +154,14 @@ impl Waits {
         Self { count: 0, total_ns: 0, longest: Vec::new(), by: Vec::new(), least_ns }
     }
 
-    pub(super) fn add(&mut self, wait: &Wait, (after_ns, ns): (u64, u64), whom: &Culprit, kept_ns: u64) {
+    pub(super) fn add(&mut self, wait: &Wait, (after_ns, ns): (u64, u64), culprit: &Culprit, kept_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(ns);
         self.count += u64::from(ns >= self.least_ns);
-        add(&mut self.by, whom, ns, kept_ns);
+        add(&mut self.by, culprit, ns, kept_ns);
         if self.longest.len() < LONGEST || self.longest.last().is_some_and(|last| last.ns < ns) {
             let (cpu, syscall) = (wait.cpu, wait.syscall);
             let took_tid = Some(wait.replaced_by_tid).filter(|&tid| tid != 0 && wait.blocked_ns == 0);
-            self.longest.push(LongWait { after_ns, ns, cpu, syscall, took_tid, whom: whom.clone() });
+            self.longest.push(LongWait { after_ns, ns, cpu, syscall, took_tid, culprit: culprit.clone() });
             self.longest.sort_by_key(|one| (Reverse(one.ns), one.after_ns));
             self.longest.truncate(LONGEST);
         }
@@ -173,13 +173,14 @@ impl Waits {
 }
 
 /// Adds a wait to its culprit's.
-pub(super) fn add(by: &mut Vec<By>, whom: &Culprit, ns: u64, kept_ns: u64) {
-    let has_room = by.len() < WHOM;
-    let known = by.iter().position(|one| one.whom == *whom);
-    let known = known.or_else(|| by.iter().position(|one| one.whom == Culprit::Others).filter(|_| !has_room));
+pub(super) fn add(by: &mut Vec<By>, culprit: &Culprit, ns: u64, kept_ns: u64) {
+    let has_room = by.len() < CULPRITS;
+    let known = by.iter().position(|one| one.culprit == *culprit);
+    let known =
+        known.or_else(|| by.iter().position(|one| one.culprit == Culprit::Others).filter(|_| !has_room));
     let index = known.unwrap_or_else(|| {
-        let whom = if has_room { whom.clone() } else { Culprit::Others };
-        by.push(By { whom, count: 0, ns: 0, kept_ns: 0 });
+        let culprit = if has_room { culprit.clone() } else { Culprit::Others };
+        by.push(By { culprit, count: 0, ns: 0, kept_ns: 0 });
         by.len() - 1
     });
     let one = &mut by[index];

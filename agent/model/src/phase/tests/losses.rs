@@ -175,7 +175,7 @@ fn names_that_are_long_damaged_unreadable_or_empty() {
 
 #[test]
 fn a_torn_edge_is_counted_and_its_accounts_stay_inside_the_wall_time() {
-    // A copy that lacks 20 ns at the begin edge makes the difference 20 ns longer than the clock says; a copy
+    // A copy that lacks 20 ns at the start edge makes the difference 20 ns longer than the clock says; a copy
     // that lacks 5 ns at the end makes it shorter, and the rest counts as suspended.
     let printed = play(
         "

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// Most culprits named per part.
-const WHOM: usize = 3;
+const CULPRITS: usize = 3;
 const RUNQ: Cause = Cause::Account(Account::Runq);
 /// Culprits below 1 / `NAMED` of the waits are not named.
 const NAMED: u64 = 20;
@@ -134,8 +134,8 @@ impl Words<'_> {
             }
             (_, [only]) => format!("{count}, the longest {}", duration(*only)),
         };
-        let whom = self.whom(&waits.by, waits.total_ns);
-        clauses.push(if whom.is_empty() { times } else { format!("{times} {whom}") });
+        let culprits = self.culprits(&waits.by, waits.total_ns);
+        clauses.push(if culprits.is_empty() { times } else { format!("{times} {culprits}") });
         let took = waits.longest.first().and_then(|longest| longest.took_tid);
         let took = took.filter(|tid| part.cause == RUNQ && self.threads.contains_key(tid));
         clauses.extend(took.map(|tid| format!("the longest began when {} took the CPU", self.thread(tid))));
@@ -154,24 +154,24 @@ impl Words<'_> {
     }
 
     /// Culprits of the waits; with the time of each where there are several.
-    pub(super) fn whom(&self, by: &[By], total_ns: u64) -> String {
+    pub(super) fn culprits(&self, by: &[By], total_ns: u64) -> String {
         let named: Vec<&By> =
-            by.iter().filter(|one| one.ns >= total_ns / NAMED && one.whom != Culprit::Unknown).collect();
+            by.iter().filter(|one| one.ns >= total_ns / NAMED && one.culprit != Culprit::Unknown).collect();
         let texts: Vec<String> = named
             .iter()
-            .take(WHOM)
+            .take(CULPRITS)
             .map(|one| {
-                let whom = self.culprit(one);
-                if named.len() > 1 { format!("{whom} ({})", duration(one.ns)) } else { whom }
+                let culprit = self.culprit(one);
+                if named.len() > 1 { format!("{culprit} ({})", duration(one.ns)) } else { culprit }
             })
             .collect();
-        let is_cpu = |one: &&By| matches!(one.whom, Culprit::Ran { .. } | Culprit::Idle);
+        let is_cpu = |one: &&By| matches!(one.culprit, Culprit::Ran { .. } | Culprit::Idle);
         let before = if named.first().is_some_and(is_cpu) { "after " } else { "" };
         format!("{before}{}", texts.join(", "))
     }
 
     fn culprit(&self, by: &By) -> String {
-        match &by.whom {
+        match &by.culprit {
             Culprit::Ran { comm, pid } if *pid == self.case.pid => {
                 format!("{comm} (pid {pid}, this process itself)")
             }
@@ -215,13 +215,13 @@ impl Words<'_> {
         let longest_ns = helpers.first().map_or(0, |helper| helper.ns);
         let matters = helpers.iter().filter(|helper| helper.ns >= longest_ns / 4);
         matters
-            .take(WHOM)
+            .take(CULPRITS)
             .map(|helper| {
                 let HelperWaits { tid, count, ns, by } = helper;
                 let waits = counted(*count, "wait", "waits");
-                let whom = self.whom(by, *ns);
-                let space = if whom.is_empty() { "" } else { " " };
-                format!("{} for {} in {waits}{space}{whom}", self.thread(*tid), duration(*ns))
+                let culprits = self.culprits(by, *ns);
+                let space = if culprits.is_empty() { "" } else { " " };
+                format!("{} for {} in {waits}{space}{culprits}", self.thread(*tid), duration(*ns))
             })
             .collect()
     }

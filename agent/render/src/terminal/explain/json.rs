@@ -21,7 +21,7 @@ use super::{
         unseen,
     },
     ExplainFacts, advised,
-    json_waits::{ByJson, WaitsJson, WhomJson, by, of_waits, of_whom},
+    json_waits::{ByJson, CulpritJson, WaitsJson, by, of_culprit, of_waits},
 };
 
 #[derive(Serialize)]
@@ -68,7 +68,8 @@ struct AdviceJson {
 #[derive(Serialize)]
 struct WhoJson {
     cause: &'static str,
-    whom: WhomJson,
+    #[serde(rename = "whom")]
+    culprit: CulpritJson,
     count: u64,
     ns: u64,
     kept_ns: u64,
@@ -233,8 +234,13 @@ fn advice(Advised { cause, naming, advice }: Advised) -> AdviceJson {
 fn who(explained: &Explained, cause: &'static str) -> Vec<WhoJson> {
     let Some(known) = Cause::all().find(|known| known.name() == cause) else { return Vec::new() };
     let (by, _) = explained.culprits(known);
-    let one =
-        |By { whom, count, ns, kept_ns }: By| WhoJson { cause, whom: of_whom(&whom), count, ns, kept_ns };
+    let one = |By { culprit, count, ns, kept_ns }: By| WhoJson {
+        cause,
+        culprit: of_culprit(&culprit),
+        count,
+        ns,
+        kept_ns,
+    };
     by.into_iter().map(one).collect()
 }
 
@@ -283,9 +289,9 @@ fn part<'a>(part: &'a Part, explanation: &'a Explanation) -> PartJson<'a> {
     let Part { cause, excess_ns, ns, typical_ns, evidence } = part;
     let Evidence { waits, helpers, counts, sampled, ahead } = evidence;
     let helper = |one: &'a HelperWaits| {
-        let HelperWaits { tid, count, ns, by: whom } = one;
+        let HelperWaits { tid, count, ns, by: waits } = one;
         let comm = explanation.threads.get(tid).map(|named| &named.comm);
-        HelperJson { tid: *tid, comm, count: *count, ns: *ns, by: whom.iter().map(by).collect() }
+        HelperJson { tid: *tid, comm, count: *count, ns: *ns, by: waits.iter().map(by).collect() }
     };
     let count =
         |Compared { name, count, typical }: &Compared| CountJson { name, count: *count, typical: *typical };

@@ -22,12 +22,14 @@ struct LongWaitJson {
     cpu: u32,
     syscall: Option<u32>,
     took_tid: Option<u32>,
-    whom: WhomJson,
+    #[serde(rename = "whom")]
+    culprit: CulpritJson,
 }
 
 #[derive(Serialize)]
 pub(super) struct ByJson {
-    whom: WhomJson,
+    #[serde(rename = "whom")]
+    culprit: CulpritJson,
     count: u64,
     ns: u64,
     kept_ns: u64,
@@ -35,7 +37,7 @@ pub(super) struct ByJson {
 
 /// A culprit; fields that are not known are left out.
 #[derive(Default, Serialize)]
-pub(super) struct WhomJson {
+pub(super) struct CulpritJson {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     comm: Option<Untrusted>,
@@ -67,36 +69,36 @@ pub(super) fn of_waits(waits: &Waits) -> WaitsJson {
 }
 
 fn of_wait(wait: &LongWait) -> LongWaitJson {
-    let LongWait { after_ns, ns, cpu, syscall, took_tid, whom } = wait;
+    let LongWait { after_ns, ns, cpu, syscall, took_tid, culprit } = wait;
     let (after_ns, ns, cpu, syscall, took_tid) = (*after_ns, *ns, *cpu, *syscall, *took_tid);
-    LongWaitJson { after_ns, ns, cpu, syscall, took_tid, whom: of_whom(whom) }
+    LongWaitJson { after_ns, ns, cpu, syscall, took_tid, culprit: of_culprit(culprit) }
 }
 
-pub(super) fn by(By { whom, count, ns, kept_ns }: &By) -> ByJson {
-    ByJson { whom: of_whom(whom), count: *count, ns: *ns, kept_ns: *kept_ns }
+pub(super) fn by(By { culprit, count, ns, kept_ns }: &By) -> ByJson {
+    ByJson { culprit: of_culprit(culprit), count: *count, ns: *ns, kept_ns: *kept_ns }
 }
 
-pub(super) fn of_whom(whom: &Culprit) -> WhomJson {
-    let of = |kind| WhomJson { kind, ..WhomJson::default() };
-    match whom {
+pub(super) fn of_culprit(culprit: &Culprit) -> CulpritJson {
+    let of = |kind| CulpritJson { kind, ..CulpritJson::default() };
+    match culprit {
         Culprit::Ran { comm, pid } => {
-            WhomJson { comm: Some(comm.clone()), pid: Some(*pid), ..of("ran_before") }
+            CulpritJson { comm: Some(comm.clone()), pid: Some(*pid), ..of("ran_before") }
         }
         Culprit::Idle => of("idle_cpu"),
-        Culprit::Kept(blame) => WhomJson {
+        Culprit::Kept(blame) => CulpritJson {
             tid: Some(blame.tid),
             account: Some(blame.account.name()),
             depth: Some(blame.depth),
             ..of("kept_thread")
         },
-        Culprit::Woken { tid } => WhomJson { tid: Some(*tid), ..of("waker") },
-        Culprit::Device { name, is_write } => WhomJson {
+        Culprit::Woken { tid } => CulpritJson { tid: Some(*tid), ..of("waker") },
+        Culprit::Device { name, is_write } => CulpritJson {
             device_name: Some(name.clone()),
             io_direction: Some(if *is_write { "write" } else { "read" }),
             ..of("device")
         },
-        Culprit::Group { path } => WhomJson { cgroup: Some(path.clone()), ..of("cgroup") },
-        Culprit::Syscall(number) => WhomJson { syscall: Some(*number), ..of("syscall") },
+        Culprit::Group { path } => CulpritJson { cgroup: Some(path.clone()), ..of("cgroup") },
+        Culprit::Syscall(number) => CulpritJson { syscall: Some(*number), ..of("syscall") },
         Culprit::Unknown => of("unknown"),
         Culprit::Others => of("others"),
     }

@@ -167,13 +167,13 @@ fn render_who(
     let (Some(cause), Some(case)) = (leading, explained.cases.first()) else { return };
     let (by, total_ns) = explained.culprits(cause);
     let words_of = Words { case, threads: &explanation.threads, facts };
-    let whom = words_of.whom(&by, total_ns);
-    if whom.is_empty() {
+    let culprits = words_of.culprits(&by, total_ns);
+    if culprits.is_empty() {
         return;
     }
     let of = counted(explained.cases.len() as u64, "slowest request", "slowest requests");
     let waits = counted(by.iter().map(|one| one.count).sum(), "wait", "waits");
-    let text = format!("{}: {} in {waits} of the {of}, {whom}", cause.name(), duration(total_ns));
+    let text = format!("{}: {} in {waits} of the {of}, {culprits}", cause.name(), duration(total_ns));
     let text = page.safe(&text);
     fact(page, "who", &text, Emphasis::None);
 }
