@@ -13,10 +13,10 @@ use guestscope_contract::{
 };
 
 use crate::{
+    life,
     maps::OFFSET_TASK_FLAGS,
     memory::Memory,
-    probes::{sched, throttle},
-    process,
+    process, quota,
     task::{self, Task},
 };
 
@@ -43,7 +43,7 @@ pub(crate) fn of<C: EbpfContext, M: Memory>(ctx: &C, parent: *mut Ledger, child:
     // Read anew: the verifier follows both ways from a number that it has seen compared (151,000
     // instructions, 117,000 so).
     let identity = (child.tid(), child.tgid(), child.address() as u64);
-    numbered(ctx, parent, identity, |ledger| throttle::woken(child, ledger));
+    numbered(ctx, parent, identity, |ledger| quota::woken(child, ledger));
 }
 
 /// A tracked thread makes a thread of these numbers at this address; if it is a process, an older one of its
@@ -67,6 +67,6 @@ pub(crate) fn numbered<C: EbpfContext>(
         waits(&mut *ledger);
         (*ledger).arrival_offset_ns = (*parent).arrival_offset_ns;
         let other = ((*parent).tid, (*parent).tgid, (*parent).born_ns);
-        sched::record(Kind::Fork, 0, &*ledger, address, now_ns, other);
+        life::record(Kind::Fork, 0, &*ledger, address, now_ns, other);
     }
 }

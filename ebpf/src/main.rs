@@ -17,26 +17,32 @@
 mod beside;
 #[cfg(target_arch = "bpf")]
 mod birth;
+mod calls;
+mod connections;
 #[cfg(target_arch = "bpf")]
 mod device;
 #[cfg(target_arch = "bpf")]
 mod emit;
 #[cfg(target_arch = "bpf")]
 mod file;
+mod life;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
 mod memory;
 #[cfg(target_arch = "bpf")]
 mod origin;
+mod peers;
 #[cfg(target_arch = "bpf")]
 mod probes;
 #[cfg(target_arch = "bpf")]
 mod process;
+mod quota;
 #[cfg(target_arch = "bpf")]
 mod registers;
 #[cfg(target_arch = "bpf")]
 mod steal;
+mod taken;
 #[cfg(target_arch = "bpf")]
 mod task;
 #[cfg(target_arch = "bpf")]

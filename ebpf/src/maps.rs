@@ -1,4 +1,4 @@
-//! All maps and globals of the object.
+//! Maps and globals of the object that several files need.
 //!
 //! Globals lie in .rodata, which the agent fills and freezes before loading: the verifier sees constants.
 
@@ -8,18 +8,15 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
 };
 use guestscope_contract::{
-    Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, IOS, Position, SLOTS, SPINNERS, SpinCode, TIDS,
+    Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, Position, SLOTS, SPINNERS, SpinCode, TIDS,
     connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch},
     helpers::{Outside, Process},
     ledger::Ledger,
-    pause::{Pulse, Silence},
+    pause::Pulse,
     visit::TARGETS_MOST,
 };
 
-use crate::{
-    device,
-    probes::{block, net, pause::Life, socket},
-};
+use crate::device;
 
 /// The array is page-aligned with this flag, so that a ledger of 320 bytes is five whole cache lines.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
@@ -90,9 +87,6 @@ globals! {
     WAKE_BYTES
 }
 
-/// A socket that is evicted costs an answer and its retransmissions.
-const SOCKETS_MOST: u32 = 4096;
-
 /// Syscall to account, by [`guestscope_contract::call_name`], with [`guestscope_contract::CHECK_FILE`] where
 /// the file descriptor decides.
 #[unsafe(no_mangle)]
@@ -114,11 +108,6 @@ pub(crate) struct Registers {
 #[unsafe(no_mangle)]
 pub(crate) static mut REGISTERS: Registers = Registers { address: 0, distance: 0 };
 
-/// The last signs of life of any CPU.
-#[unsafe(no_mangle)]
-pub(crate) static mut LIFE: Life =
-    Life { last_ns: 0, silence: Silence { begin_ns: 0, due_ns: 0, end_ns: 0 } };
-
 /// CPU to its pulse. The agent sizes it and starts each pulse.
 #[map]
 pub(crate) static PULSES: Array<Pulse> = Array::with_max_entries(1, 0);
@@ -139,28 +128,9 @@ pub(crate) static LEDGERS: Array<Ledger> = Array::with_max_entries(SLOTS, BPF_F_
 #[map]
 pub(crate) static BESIDE: Array<Beside> = Array::with_max_entries(SLOTS, 0);
 
-/// Pending I/Os by the addresses of their requests, which the kernel reuses for later ones.
-#[map]
-pub(crate) static ON_THEIR_WAY: HashMap<u64, block::Io> = HashMap::with_max_entries(IOS, 0);
-
-/// Slot to its thread's last batch for block devices, where an I/O is first seen at its issue to the device.
-#[map]
-pub(crate) static BATCHES: Array<block::Batch> = Array::with_max_entries(SLOTS, 0);
-
 /// Slot to the device of its thread's last I/O.
 #[map]
 pub(crate) static LAST_IOS: Array<device::LastIo> = Array::with_max_entries(SLOTS, 0);
-
-/// TCP sockets that tracked threads have sent over, by their addresses; when full the least recently used one
-/// goes.
-#[map]
-pub(crate) static SOCKETS: LruHashMap<u64, net::Socket> = LruHashMap::with_max_entries(SOCKETS_MOST, 0);
-
-/// Connections to watched ports and paths, by the addresses of their sockets; when full the least recently
-/// used one goes. Sized by the agent, as are the next maps: one element where no requests are wanted.
-#[map]
-pub(crate) static CONNECTIONS: LruHashMap<u64, socket::Connection> =
-    LruHashMap::with_max_entries(CONNECTIONS_MOST, 0);
 
 /// Port to the number of its watch, 0 for none. Eight to an element, since an array rounds up to 8 bytes.
 /// Filled by the agent.
@@ -170,10 +140,6 @@ pub(crate) static PORTS: Array<[u8; 8]> = Array::with_max_entries(PORT_WORDS, 0)
 /// Address of a Unix socket to the number of its watch. Filled by the agent.
 #[map]
 pub(crate) static PATHS: HashMap<[u8; PATH_ROOM], u32> = HashMap::with_max_entries(WATCHES, 0);
-
-/// Slot to the connections from which its thread has taken something.
-#[map]
-pub(crate) static TAKEN: Array<socket::taken::Taken> = Array::with_max_entries(SLOTS, 0);
 
 /// Port of a connection's other end to the address of its socket; 0 where two connections have that port.
 #[map]

@@ -18,8 +18,7 @@ use crate::{
     emit::count,
     maps::{FREE_PROCESSES, LEDGERS, OUTSIDE, PLACES, PROCESS_OF, PROCESSES, STAGES},
     memory::add,
-    probes::throttle,
-    task,
+    quota, task,
 };
 
 macro_rules! read {
@@ -354,7 +353,7 @@ pub(crate) extern "C" fn add_member(stage: u32, slot: u32, now_ns: u64) -> u64 {
             Reading::Torn => return 1,
             Reading::Added => {}
             Reading::Limited(open_ns) => {
-                let throttled_ns = throttle::open_ns(ledger, open_ns);
+                let throttled_ns = quota::open_ns(ledger, open_ns);
                 // Its wait may have ended, and another one begun.
                 if read!(ledger.sequence) != sequence {
                     return 1;

@@ -19,7 +19,7 @@ use guestscope_contract::{
 };
 
 use crate::{
-    beside,
+    beside, calls,
     emit::count,
     maps::{
         BY_NUMBER, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_EXEC,
@@ -27,7 +27,6 @@ use crate::{
         OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK, OFFSET_TASK_TGID, SLOT_OF, TYPE_TASK,
     },
     memory::{Memory, Plain, Typed, follow, load},
-    probes::function,
     process, registers, wait,
 };
 
@@ -297,7 +296,7 @@ pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> 
     }
     beside::forget(slot);
     wait::forget_edges(slot);
-    function::forget(slot as u16);
+    calls::forget(slot as u16);
     let ledger = LEDGERS.get_ptr_mut(slot)?;
     // SAFETY: a ledger in a map value; nobody points to this slot yet, or its holder is gone.
     unsafe {

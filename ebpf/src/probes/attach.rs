@@ -37,14 +37,15 @@ use guestscope_contract::{
 };
 
 use crate::{
+    life,
     maps::{
         OFFSET_TASK_CPU, OFFSET_TASK_DELAYED, OFFSET_TASK_EXIT_STATE, OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER,
         OFFSET_TASK_ON_CPU, OFFSET_TASK_ON_RQ, OFFSET_TASK_STATE, OFFSET_TASK_THREAD_PID, TARGETS,
     },
     memory::{Plain, Typed, load},
     origin,
-    probes::{sched, throttle},
-    process, registers,
+    probes::sched,
+    process, quota, registers,
     task::{self, Current, Task},
 };
 
@@ -197,11 +198,11 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
         (*ledger).begin(bpf_ktime_get_ns(), status.state, cpu as u16);
         (*ledger).account = status.account;
         (*ledger).syscall = status.syscall;
-        throttle::left(task, &mut *ledger);
+        quota::left(task, &mut *ledger);
         (*ledger).sequence = BEGUN;
         // Before its first possible event, whose records come later. Handing over is a full barrier as well:
         // a program that finds the slot finds what was written above.
-        sched::record(Kind::Fork, FORK_ADOPTED | FORK_LATE, &*ledger, address, (*ledger).born_ns, (0, 0, 0));
+        life::record(Kind::Fork, FORK_ADOPTED | FORK_LATE, &*ledger, address, (*ledger).born_ns, (0, 0, 0));
         core::ptr::write_volatile(&raw mut (*ledger).task, address);
         task::set_slot((*ledger).tid, (*ledger).slot);
         if is_alive(task) || is_on_cpu(task) {

@@ -14,14 +14,19 @@
 //! then on, with its bytes. A request's memory is used again for a later I/O: where the end of one was
 //! missed, the kernel's stamp of its start shows that this is another one.
 
-use aya_ebpf::{Global, helpers::bpf_ktime_get_ns};
-use guestscope_contract::{Counter, Header, Kind, ledger::Ledger};
+use aya_ebpf::{
+    Global,
+    helpers::bpf_ktime_get_ns,
+    macros::map,
+    maps::{Array, HashMap},
+};
+use guestscope_contract::{Counter, Header, IOS, Kind, SLOTS, ledger::Ledger};
 
 use crate::{
     device, emit,
     maps::{
-        BATCHES, BIO_ARGUMENT, HAS_IO_START, IO_ARGUMENT, OFFSET_BIO_BYTES, OFFSET_BIO_OPERATION,
-        OFFSET_IO_BIO, OFFSET_IO_BYTES, OFFSET_IO_START, ON_THEIR_WAY, TYPE_REQUEST,
+        BIO_ARGUMENT, HAS_IO_START, IO_ARGUMENT, OFFSET_BIO_BYTES, OFFSET_BIO_OPERATION, OFFSET_IO_BIO,
+        OFFSET_IO_BYTES, OFFSET_IO_START, TYPE_REQUEST,
     },
     memory::{Arguments, Memory, follow, load, twins},
     task::Current,
@@ -61,6 +66,14 @@ pub(crate) struct Batch {
     /// The batch is being handed to devices: the next I/O begins another one.
     is_handed_over: u32,
 }
+
+/// Pending I/Os by the addresses of their requests, which the kernel reuses for later ones.
+#[map]
+static ON_THEIR_WAY: HashMap<u64, Io> = HashMap::with_max_entries(IOS, 0);
+
+/// Slot to its thread's last batch for block devices, where an I/O is first seen at its issue to the device.
+#[map]
+static BATCHES: Array<Batch> = Array::with_max_entries(SLOTS, 0);
 
 twins! {
     block_bio_queue raw_block_bio_queue "block_bio_queue" queued;

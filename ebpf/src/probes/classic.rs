@@ -20,7 +20,7 @@ use guestscope_contract::{
 };
 
 use crate::{
-    birth, emit,
+    birth, emit, life,
     maps::{
         FIELD_EXEC_OLD, FIELD_EXEC_TID, FIELD_NEW_FLAGS, FIELD_NEW_TID, FIELD_SWITCH_NEXT, FIELD_SWITCH_PREV,
         FIELD_SWITCH_STATE, FIELD_WAKEUP_TID, FIELD_WAKING_TID, LEDGERS,
@@ -157,7 +157,7 @@ fn end_unseen(tid: u32) {
     emit::count(Counter::UnseenEnd);
     // SAFETY: a ledger in a map value, of a thread that will never run again. When it ended is not known.
     unsafe {
-        sched::record(Kind::Exit, EXIT_UNSEEN, &*ledger, SOMEBODY, (*ledger).since_ns, (0, 0, 0));
+        life::record(Kind::Exit, EXIT_UNSEEN, &*ledger, SOMEBODY, (*ledger).since_ns, (0, 0, 0));
         sched::gone(&*ledger);
     }
 }

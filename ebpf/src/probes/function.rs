@@ -19,12 +19,13 @@ use aya_ebpf::{
 use guestscope_contract::{
     EdgeRecord, KERNEL_INSTANCE, MARKER_ABI_VERSION, NAME_BYTES, Operation,
     calls::{
-        self, Argument, ArgumentKind, COOKIE_GO, COOKIE_PLACE, Call, Calls, EDGE_CALL_LOST, FUNCTIONS, Found,
+        self, Argument, ArgumentKind, COOKIE_GO, COOKIE_PLACE, Call, EDGE_CALL_LOST, FUNCTIONS, Found,
         Function, PLACE, PLACES_IN_PAGE, SHOWN_PER_WINDOW, WINDOW_NS,
     },
 };
 
 use crate::{
+    calls::OPEN,
     maps::{HAS_COOKIES, IS_ARM64, STAGES},
     memory::add,
     probes::{
@@ -47,20 +48,6 @@ static CLOSING: Array<u32> = Array::with_max_entries(FUNCTIONS, 0);
 /// For kernels without cookies: the cookie, by an entry's position in its page, then by an exit's.
 #[map]
 static FUNCTION_AT: Array<u64> = Array::with_max_entries(2 * PLACES_IN_PAGE, 0);
-
-/// Open calls of goroutines, then those of threads: see [`calls::carrier_of`]. Sized by the agent.
-#[map]
-pub(crate) static OPEN: Array<Calls> = Array::with_max_entries(1, 0);
-
-/// The thread of this slot is new, or runs a new program.
-#[inline(always)]
-pub(crate) fn forget(slot: u16) {
-    if let Some(calls) = OPEN.get_ptr_mut(calls::carrier_of(slot) as u32) {
-        // SAFETY: a value of a map, which its thread alone writes.
-        unsafe { (*calls).depth = 0 };
-    }
-    goroutine::forget(slot);
-}
 
 #[uprobe]
 pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {

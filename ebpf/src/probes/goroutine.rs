@@ -15,19 +15,20 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 use guestscope_contract::{
-    Operation, SLOTS, THREAD_INSIDE, THREAD_OUTSIDE, WITH_INNER,
+    Operation, THREAD_INSIDE, THREAD_OUTSIDE, WITH_INNER,
     calls::{self, COOKIE_EVENT_SHIFT, Found, GO_EXECUTE, GO_EXIT, GO_SCHEDULE, GOROUTINES, Goroutine},
     connection, is_root_token,
     ledger::Ledger,
 };
 
 use crate::{
+    calls::{NOTHING, OPEN, RUNS, Runs, runs},
+    connections,
     maps::{LEDGERS, STAGES},
     memory::add,
     probes::{
-        function::{self, FUNCTIONS_BY_NUMBER, OPEN},
+        function::{self, FUNCTIONS_BY_NUMBER},
         phase::{self, Outcome},
-        socket,
     },
     process, registers,
     task::Current,
@@ -49,22 +50,6 @@ static CARRIED: Array<u64> = Array::with_max_entries(GOROUTINES + 1, 0);
 /// Number of requests that do not follow their goroutine because too many others are followed.
 #[map]
 static NOT_CARRIED: Array<u64> = Array::with_max_entries(1, 0);
-
-/// The goroutine that a thread runs.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Runs {
-    /// The goroutine; 0 until it is known.
-    g: u64,
-    /// The element of `OPEN` with its calls; 0 if nothing is kept.
-    carrier: u64,
-}
-
-const NOTHING: Runs = Runs { g: 0, carrier: 0 };
-
-/// Slot of a thread to what it runs.
-#[map]
-static RUNS: Array<Runs> = Array::with_max_entries(SLOTS, 0);
 
 /// Offset of `stack.hi` in `runtime.g`: its second word, in all versions.
 const STACK_HIGH: u64 = 8;
@@ -129,12 +114,6 @@ pub(crate) unsafe fn ended(ctx: &impl EbpfContext, ledger: *const Ledger, carrie
         }
     }
     THREAD_OUTSIDE
-}
-
-/// The thread of this slot is new, or runs a new program.
-#[inline(always)]
-pub(crate) fn forget(slot: u16) {
-    runs(u32::from(slot), NOTHING);
 }
 
 /// The thread of this slot has received a request over a socket: from here on it belongs to the thread's
@@ -247,14 +226,6 @@ unsafe fn moves(ctx: &impl EbpfContext, (slot, program): (u32, u64), event: u64)
     (g, carrier)
 }
 
-#[inline(always)]
-fn runs(slot: u32, what: Runs) {
-    if let Some(runs) = RUNS.get_ptr_mut(slot) {
-        // SAFETY: a value of a map, which only its own thread writes.
-        unsafe { core::ptr::write_volatile(runs, what) };
-    }
-}
-
 /// Element for the calls of a goroutine; a new one if it has none and shall have one. 0 if there is none.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -313,7 +284,7 @@ pub(crate) extern "C" fn is_busy(program: u64, carrier: u64) -> u64 {
     // The outer phase of the request has ended.
     let carried = carried(carrier) & !WITHIN;
     carry(carrier, carried);
-    u64::from(carried != 0 && socket::state(carried, program as u32) == socket::OPEN)
+    u64::from(carried != 0 && connections::state(carried, program as u32) == connections::OPEN)
 }
 
 /// Socket of the last request of a goroutine, and [`WITHIN`].
@@ -344,8 +315,8 @@ pub(crate) extern "C" fn outermost(program: u64, carrier: u64) -> u64 {
     if carried == 0 || carried & WITHIN != 0 && call != 0 {
         return call;
     }
-    let state = socket::state(carried & !WITHIN, program as u32);
-    let is_open = state == socket::OPEN || state == socket::ANSWERED && call != 0;
+    let state = connections::state(carried & !WITHIN, program as u32);
+    let is_open = state == connections::OPEN || state == connections::ANSWERED && call != 0;
     if is_open { connection::token(carried) } else { call }
 }
 

@@ -12,14 +12,14 @@
 
 use core::arch::asm;
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::map, maps::LruHashMap};
 use guestscope_contract::ledger::Ledger;
 
 use crate::{
     beside,
     maps::{
         BESIDE, HAS_RETRANSMIT_ERROR, LEDGERS, OFFSET_SOCK_PROTOCOL, OFFSET_SOCK_TYPE, OFFSET_TCP_RTT_MIN,
-        OUTSIDE, SOCKETS,
+        OUTSIDE,
     },
     memory::{Arguments, Memory, Plain, load, twins},
     task::Current,
@@ -47,6 +47,14 @@ pub(crate) struct Socket {
     born_ns: u64,
     slot: u64,
 }
+
+/// A socket that is evicted costs an answer and its retransmissions.
+const SOCKETS_MOST: u32 = 4096;
+
+/// TCP sockets that tracked threads have sent over, by their addresses; when full the least recently used one
+/// goes.
+#[map]
+static SOCKETS: LruHashMap<u64, Socket> = LruHashMap::with_max_entries(SOCKETS_MOST, 0);
 
 twins! {
     sock_send_length raw_sock_send_length "sock_send_length" sent;

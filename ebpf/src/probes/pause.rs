@@ -15,7 +15,7 @@ use aya_ebpf::{
 use guestscope_contract::pause::{BEAT_NS, GRAIN_NS, GapRecord, LATE_NS, Pulse, Silence};
 
 use crate::{
-    maps::{GAPS, LIFE, OFFSET_TIMER_EXPIRES, PULSES},
+    maps::{GAPS, OFFSET_TIMER_EXPIRES, PULSES},
     memory::{Arguments, Memory as _, Plain, load, twins},
     steal,
     task::Task,
@@ -28,6 +28,10 @@ pub(crate) struct Life {
     /// The last long silence.
     pub(crate) silence: Silence,
 }
+
+/// The last signs of life of any CPU.
+#[unsafe(no_mangle)]
+static mut LIFE: Life = Life { last_ns: 0, silence: Silence { begin_ns: 0, due_ns: 0, end_ns: 0 } };
 
 twins! {
     hrtimer_expire_entry raw_hrtimer_expire_entry "hrtimer_expire_entry" expires;

@@ -22,8 +22,7 @@ use crate::{
     beside, emit,
     maps::{HAS_ARRIVALS, STAGES},
     memory::{Memory, Plain},
-    probes::{socket, throttle},
-    process, registers, steal,
+    process, quota, registers, steal, taken,
     task::{self, Current, Task},
     topology,
 };
@@ -67,7 +66,7 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
             let [_, length, _, scheduled_ns] = (*stage).arguments;
             let is_pythons = Source::and_length(length).0 as u8 == Source::Python as u8;
             if is_pythons && scheduled_ns <= PEER_MOST {
-                (*stage).arguments[3] = socket::taken::socket_arrival(u32::from(slot), scheduled_ns as u32);
+                (*stage).arguments[3] = taken::socket_arrival(u32::from(slot), scheduled_ns as u32);
             }
         }
         let mut flags = 0;
@@ -160,7 +159,7 @@ fn put_right<M: Memory>(task: Task<M>, ledger: &mut Ledger, now_ns: u64) {
     let at = topology::arrival(ledger);
     ledger.stolen_until(now_ns, at.cpu, steal::clock(task));
     if ledger.state != RUNNING {
-        throttle::arriving(task, ledger, now_ns);
+        quota::arriving(task, ledger, now_ns);
         ledger.arrived_unseen(now_ns, task.stamps(), at);
     }
 }

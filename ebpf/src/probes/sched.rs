@@ -13,22 +13,22 @@ use aya_ebpf::{
     programs::RawTracePointContext,
 };
 use guestscope_contract::{
-    Account, CALLS, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Header, Kind, NO_SYSCALL,
-    RESTARTS, TaskRecord, kept_since, last_blocked_in,
+    Account, CALLS, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Kind, NO_SYSCALL,
+    RESTARTS, kept_since, last_blocked_in,
     ledger::{BLOCKED, Ledger, RUNNING},
 };
 
 use crate::{
-    beside, birth, emit,
+    birth, calls, emit,
     file::{self, File},
+    life,
     maps::{
-        ACCOUNT_OF, BY_NUMBER, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_FROZEN, MASK_TASK_IOWAIT,
-        OFFSET_TASK_CPU, OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED,
+        ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_FROZEN, MASK_TASK_IOWAIT, OFFSET_TASK_CPU,
+        OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED,
         OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
-    probes::{function, throttle},
-    process, registers, steal,
+    process, quota, registers, steal,
     task::{self, Current, Task},
     topology, wait,
 };
@@ -83,7 +83,7 @@ fn switches<C: Arguments>(ctx: &C) -> i32 {
             if (*ledger).state == BLOCKED && OFFSET_TASK_LAST_QUEUED.load() != 0 {
                 (*ledger).queued_unseen(now_ns, next.load(&OFFSET_TASK_LAST_QUEUED));
             }
-            throttle::arriving(next, &mut *ledger, now_ns);
+            quota::arriving(next, &mut *ledger, now_ns);
             let left_cpu = (*ledger).cpu;
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
             (*ledger).stolen_from(stolen_ns);
@@ -116,7 +116,7 @@ fn switch_out<C: Arguments>(
     // The first argument is a bool: the register's upper bytes are not defined.
     if preempt & 0xff != 0 || state == 0 {
         ledger.out_runnable(now_ns);
-        throttle::left(prev, ledger);
+        quota::left(prev, ledger);
     } else if state & TASK_DEAD != 0 {
         ledger.out_blocked(now_ns, Account::Other as u8, NO_SYSCALL);
         ended(ledger, prev.address() as u64, now_ns);
@@ -132,7 +132,7 @@ fn switch_out<C: Arguments>(
 #[inline(always)]
 fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u64) {
     // A wait whose end was not seen: the clock has stood still since the thread ran.
-    throttle::arriving(prev, ledger, now_ns);
+    quota::arriving(prev, ledger, now_ns);
     let at = topology::arrival(ledger);
     ledger.stolen_until(now_ns, at.cpu, stolen_ns);
     let stamps = prev.stamps();
@@ -216,7 +216,7 @@ fn on_the_way_back<M: Memory>(prev: Task<M>, state: u32) -> Account {
 /// The final switch: the whole ledger is handed over, and the slot is freed.
 #[inline(always)]
 pub(crate) fn ended(ledger: &Ledger, address: u64, now_ns: u64) {
-    record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
+    life::record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
     gone(ledger);
 }
 
@@ -226,38 +226,6 @@ pub(crate) fn gone(ledger: &Ledger) {
     process::leave(ledger);
     task::set_slot(ledger.tid, 0);
     task::release(ledger.slot);
-}
-
-/// Hands over a fork, exec or exit. `other` is tid, tgid and birth of the other task.
-#[inline(always)]
-pub(crate) fn record(
-    kind: Kind,
-    flags: u32,
-    ledger: &Ledger,
-    address: u64,
-    now_ns: u64,
-    other: (u32, u32, u64),
-) {
-    emit::task(kind, |record: *mut TaskRecord| {
-        let (minor, major) = task::faults_at(address);
-        // SAFETY: the record is reserved memory of exactly this size; every field is written.
-        unsafe {
-            (*record).header = Header { kind: kind as u32, flags, time_ns: now_ns };
-            task::copy(ledger, &raw mut (*record).ledger);
-            (*record).other_tid = other.0;
-            (*record).other_tgid = other.1;
-            (*record).other_born_ns = other.2;
-            (*record).minor_faults = minor;
-            (*record).major_faults = major;
-            beside::copy(ledger.slot, &raw mut (*record).beside);
-            (*record).comm = [0; guestscope_contract::COMM_BYTES];
-            // An end that another task reports: without BTF its name is not known.
-            let is_told_by_others = matches!(kind, Kind::Exit) && flags & (EXIT_REPLACED | EXIT_UNSEEN) != 0;
-            if !is_told_by_others || BY_NUMBER.load() == 0 {
-                task::comm(address, &mut (*record).comm);
-            }
-        }
-    });
 }
 
 /// Waits that an interrupt or another thread may end.
@@ -289,7 +257,7 @@ fn is_awake<C: Arguments>(ctx: &C) -> i32 {
         // switch-out is done. The clock has no preconditions.
         unsafe {
             (*ledger).wakeup(bpf_ktime_get_ns());
-            throttle::woken(woken, &mut *ledger);
+            quota::woken(woken, &mut *ledger);
         }
     }
     0
@@ -330,7 +298,7 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
                 // this is the last sign of it.
                 if let Some(gone) = LEDGERS.get_ptr(u32::from(leader)) {
                     leader_born_ns = (*gone).born_ns;
-                    record(Kind::Exit, EXIT_REPLACED, &*gone, (*gone).task, now_ns, (old_tid, 0, 0));
+                    life::record(Kind::Exit, EXIT_REPLACED, &*gone, (*gone).task, now_ns, (old_tid, 0, 0));
                     process::leave(&*gone);
                 }
                 task::release(leader);
@@ -341,8 +309,8 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
         }
         process::replaced(&*ledger, now_ns);
         wait::forget_edges(u32::from((*ledger).slot));
-        function::forget((*ledger).slot);
-        record(Kind::Exec, 0, &*ledger, address, now_ns, (old_tid, 0, leader_born_ns));
+        calls::forget((*ledger).slot);
+        life::record(Kind::Exec, 0, &*ledger, address, now_ns, (old_tid, 0, leader_born_ns));
     }
     leader_born_ns != 0
 }
@@ -363,7 +331,7 @@ fn is_freed<C: Arguments>(ctx: &C) -> i32 {
         let (now_ns, stamps) = (bpf_ktime_get_ns(), task.stamps());
         let seen_ns = ledger.accounts[Account::Cpu as usize];
         let ended_ns = ledger.ended_unseen(now_ns, stamps, task.last_stay_ns(seen_ns), at);
-        record(Kind::Exit, EXIT_UNSEEN, ledger, task.address() as u64, ended_ns, (0, 0, 0));
+        life::record(Kind::Exit, EXIT_UNSEEN, ledger, task.address() as u64, ended_ns, (0, 0, 0));
         gone(ledger);
     }
     0
@@ -382,7 +350,7 @@ pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
         if let Some(ledger) = task::create(pid_tgid as u32, (pid_tgid >> 32) as u32, address) {
             let now_ns = bpf_ktime_get_ns();
             (*ledger).begin(now_ns, RUNNING, bpf_get_smp_processor_id() as u16);
-            record(Kind::Fork, FORK_ADOPTED, &*ledger, address, now_ns, (0, 0, 0));
+            life::record(Kind::Fork, FORK_ADOPTED, &*ledger, address, now_ns, (0, 0, 0));
         }
     }
     0

@@ -9,8 +9,6 @@
 
 mod edge;
 mod known;
-mod peers;
-pub(crate) mod taken;
 mod unix;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
@@ -24,25 +22,25 @@ use guestscope_contract::{
 use self::{
     edge::{socket_edge, tell_end},
     known::socket_known,
-    taken::note,
     unix::{address, socket_watch},
 };
 use crate::{
+    connections::{ANSWERED, CONNECTIONS, Connection, IDLE, INET, INET6, OPEN},
     maps::{
-        CONNECTIONS, HAS_ARRIVALS, HAS_PATHS, OFFSET_SOCK_FAMILY, OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL,
+        HAS_ARRIVALS, HAS_PATHS, OFFSET_SOCK_FAMILY, OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL,
         OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, PORTS,
     },
     memory::{Arguments, Memory, Plain, load, twins},
+    peers,
     probes::goroutine::{goroutine_carries, has_left},
+    taken::note,
     task::Current,
 };
 
 /// `MSG_PEEK`.
 const PEEK: u32 = 2;
-/// `AF_UNIX`, `AF_INET`, `AF_INET6`.
+/// `AF_UNIX`.
 const UNIX: u16 = 1;
-const INET: u16 = 2;
-const INET6: u16 = 10;
 /// `IPPROTO_TCP`.
 const TCP: u16 = 6;
 /// `TCP_ESTABLISHED`, of Unix sockets too, and `TCP_CLOSE_WAIT`: the other end has sent all it has to send.
@@ -58,50 +56,6 @@ const LISTEN: u32 = 10;
 const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
 const RESTARTS: core::ops::RangeInclusive<i32> = -516..=-512;
-
-/// Between requests.
-pub(crate) const IDLE: u32 = 0;
-/// Something was received and nothing sent since.
-pub(crate) const OPEN: u32 = 1;
-/// Something was sent since.
-pub(crate) const ANSWERED: u32 = 2;
-
-/// State of a socket's request, if this process has received one over it; else [`IDLE`].
-#[inline(always)]
-pub(crate) fn state(socket: u64, tgid: u32) -> u32 {
-    let Some(connection) = CONNECTIONS.get_ptr(socket) else { return IDLE };
-    // SAFETY: a value of a map.
-    unsafe {
-        if core::ptr::read_volatile(&raw const (*connection).tgid) != tgid {
-            return IDLE;
-        }
-        core::ptr::read_volatile(&raw const (*connection).state)
-    }
-}
-
-/// A connection to a watched port or path. Its own end is the server's. The thread that receives or sends
-/// writes it; arrivals are noted under the socket's lock.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Connection {
-    /// Arrival of the first unread bytes; 0 for none.
-    arrived_ns: u64,
-    /// Time at which its request was taken.
-    taken_ns: u64,
-    /// Arrival of the first bytes of the last receive, until there is an answer; 0 for none.
-    last_ns: u64,
-    /// Port, or address of the path: a change means another socket in the same memory.
-    end: u64,
-    /// The process with its request.
-    tgid: u32,
-    state: u32,
-    watch: u32,
-    framing: Framing,
-    /// Address of its socket. Read from here it is a number to the verifier, which allows arithmetic.
-    socket: u64,
-    /// The other end's port; 0 for none.
-    peer: u64,
-}
 
 twins! {
     socket_ready raw_socket_ready "sk_data_ready" ready;

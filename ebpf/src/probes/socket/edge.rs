@@ -6,8 +6,8 @@ use guestscope_contract::{
     ledger::Ledger,
 };
 
-use super::{Connection, OPEN};
 use crate::{
+    connections::{Connection, OPEN},
     maps::{HAS_REQUESTS, LEDGERS, STAGES, WATCHED},
     probes::phase,
     task::Current,

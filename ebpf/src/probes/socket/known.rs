@@ -2,8 +2,10 @@
 
 use guestscope_contract::framing::Framing;
 
-use super::{Connection, IDLE, peers};
-use crate::maps::CONNECTIONS;
+use crate::{
+    connections::{CONNECTIONS, Connection, IDLE},
+    peers,
+};
 
 /// Notes a connection with its server's end, its watch and its client's port.
 ///

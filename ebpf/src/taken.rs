@@ -1,9 +1,12 @@
 //! Requests that a thread has taken from connections, until the program marks them itself.
 
-use guestscope_contract::connection::TAKEN as TAKEN_MOST;
+use aya_ebpf::{macros::map, maps::Array};
+use guestscope_contract::{SLOTS, connection::TAKEN as TAKEN_MOST};
 
-use super::{Connection, OPEN, peers};
-use crate::maps::{CONNECTIONS, TAKEN};
+use crate::{
+    connections::{CONNECTIONS, Connection, OPEN},
+    peers,
+};
 
 /// A power of two, since it is also a mask.
 const ENTRIES: u32 = TAKEN_MOST;
@@ -19,13 +22,17 @@ pub(crate) struct Taken {
     entries: [[u64; 3]; TAKEN_MOST as usize],
 }
 
+/// Slot to the connections from which its thread has taken something.
+#[map]
+static TAKEN: Array<Taken> = Array::with_max_entries(SLOTS, 0);
+
 /// The running thread has taken a request, which the program's next mark on it may mean. When there are too
 /// many the oldest is forgotten.
 ///
 /// # Safety
 /// The connection must be a value of the map.
 #[inline(always)]
-pub(super) unsafe fn note(slot: u32, connection: *const Connection, arrived_ns: u64) {
+pub(crate) unsafe fn note(slot: u32, connection: *const Connection, arrived_ns: u64) {
     // SAFETY: values of maps, the first of which the thread of the slot alone writes; the mask keeps the
     // index inside.
     unsafe {

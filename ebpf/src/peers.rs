@@ -1,15 +1,15 @@
 //! Connections by the ports of their remote ends: a program that receives on one thread and serves on another
 //! knows at least its client.
 
-use super::{INET, INET6};
 use crate::{
-    maps::{CONNECTIONS, HAS_ARRIVALS, LEDGERS, OFFSET_SOCK_PEER, PEERS},
+    connections::{CONNECTIONS, INET, INET6},
+    maps::{HAS_ARRIVALS, LEDGERS, OFFSET_SOCK_PEER, PEERS},
     memory::{Memory, load},
 };
 
 /// The port of a socket's other end; 0 where it has none or it is not needed.
 #[inline(always)]
-pub(super) fn port<M: Memory>(socket: *const u8, family: u16) -> u64 {
+pub(crate) fn port<M: Memory>(socket: *const u8, family: u16) -> u64 {
     if HAS_ARRIVALS.load() == 0 || OFFSET_SOCK_PEER.load() == 0 || (family != INET && family != INET6) {
         return 0;
     }
@@ -19,7 +19,7 @@ pub(super) fn port<M: Memory>(socket: *const u8, family: u16) -> u64 {
 
 /// Adds a connection. Of two with the same remote port, neither can be identified.
 #[inline(always)]
-pub(super) fn note(socket: u64, peer: u64) {
+pub(crate) fn note(socket: u64, peer: u64) {
     if peer == 0 {
         return;
     }
@@ -37,7 +37,7 @@ pub(super) fn note(socket: u64, peer: u64) {
 
 /// A socket is gone.
 #[inline(always)]
-pub(super) fn forget(socket: u64) {
+pub(crate) fn forget(socket: u64) {
     let Some(connection) = CONNECTIONS.get_ptr(socket) else { return };
     // SAFETY: a value of a map.
     let peer = unsafe { (*connection).peer };
@@ -50,7 +50,7 @@ pub(super) fn forget(socket: u64) {
 /// Arrival of the last bytes that were received over a connection; 0 if unknown. A request is served no
 /// earlier than it was received, so it came no later than this.
 #[inline(always)]
-pub(super) fn arrival(slot: u32, peer: u32) -> u64 {
+pub(crate) fn arrival(slot: u32, peer: u32) -> u64 {
     let Some(ledger) = LEDGERS.get_ptr(slot) else { return 0 };
     // SAFETY: values of maps.
     unsafe {
