@@ -4,6 +4,7 @@
 //! sides compile this crate, so they cannot diverge. It contains no kernel structures and makes no decisions.
 #![cfg_attr(not(test), no_std)]
 
+mod account;
 mod activity;
 mod call;
 pub mod calls;
@@ -21,6 +22,7 @@ mod traffic;
 pub mod visit;
 pub mod waker;
 
+pub use account::{ACCOUNTS, Account};
 pub use activity::{ACTIVITIES, Activity, Beside, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
 pub use call::{
     CALLS, CALLS_32, NO_SYSCALL, SYSCALLS, UNKNOWN_CALL, kept_since, last_blocked_in, name as call_name,
@@ -60,72 +62,6 @@ pub const GPU_MAJORS: usize = 8;
 /// The object's instruction that calls the kernel's `bpf_rdonly_cast`: call (0x85) of a kernel function
 /// (0x20), and, in place of the function's BTF ID, a constant that occurs nowhere else.
 pub const CALL_RDONLY_CAST: u64 = 0x7473_6163_0000_2085;
-
-/// Number of accounts.
-pub const ACCOUNTS: usize = 11;
-
-/// Activity of a thread. Exclusive: over any interval the accounts add up to its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Account {
-    /// On a CPU.
-    Cpu = 0,
-    /// Runnable, waiting for a CPU.
-    Runq = 1,
-    /// Runnable, its cgroup or an ancestor out of CPU quota.
-    Throttled = 2,
-    /// Waiting for a block device, outside a page fault.
-    BlockIo = 3,
-    /// Waiting for a socket.
-    Net = 4,
-    /// In poll, select, epoll or io_uring.
-    Poll = 5,
-    /// In futex.
-    Lock = 6,
-    /// Waiting for the GPU driver.
-    Gpu = 7,
-    /// In a page fault that slept.
-    Fault = 8,
-    /// In nanosleep, wait or pause.
-    Sleep = 9,
-    /// Anything else off the CPU.
-    Other = 10,
-}
-
-impl Account {
-    /// All accounts in the order of their numbers.
-    pub const ALL: [Account; ACCOUNTS] = [
-        Account::Cpu,
-        Account::Runq,
-        Account::Throttled,
-        Account::BlockIo,
-        Account::Net,
-        Account::Poll,
-        Account::Lock,
-        Account::Gpu,
-        Account::Fault,
-        Account::Sleep,
-        Account::Other,
-    ];
-
-    /// The word that reports, columns and attributes use.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Account::Cpu => "cpu",
-            Account::Runq => "runq",
-            Account::Throttled => "throttled",
-            Account::BlockIo => "block_io",
-            Account::Net => "net",
-            Account::Poll => "poll",
-            Account::Lock => "lock",
-            Account::Gpu => "gpu",
-            Account::Fault => "fault",
-            Account::Sleep => "sleep",
-            Account::Other => "other",
-        }
-    }
-}
 
 /// The kernel's clock of the time for which a group was throttled on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
