@@ -19,7 +19,10 @@ use nix::{
     unistd::{Pid, getppid},
 };
 
-use crate::{progress, report::WORKLOAD_FILE, started};
+use crate::{progress, started};
+
+/// Names the file in which `guestscope run` expects the description of the workload.
+pub const WORKLOAD_FILE: &str = "GUESTSCOPE_WORKLOAD_FILE";
 
 /// Interval between two checks whether a child has ended.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -127,7 +130,7 @@ impl Child {
     /// Asks the child to end, with SIGTERM.
     pub fn ask_to_end(&self) {
         if self.ended.is_none() {
-            // It may have ended already; it is not reaped before `look`, so no other process has its ID.
+            // It may have ended meanwhile; it is not reaped before `look`, so nobody else has its number.
             let _ = kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGTERM);
         }
     }
@@ -185,8 +188,7 @@ fn text_of(mut stream: impl Read) -> String {
 fn lines_of(stream: impl Read, lines: Option<&Sender<String>>) -> String {
     let mut all = String::new();
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        // A progress line is worth nothing later, and those of a long job would leave no room for other
-        // lines.
+        // How far it is is worth nothing later, and of a long job would leave no room for what is.
         if all.len() < KEPT_BYTES && progress::told(&line).is_none() {
             all.push_str(&line);
             all.push('\n');

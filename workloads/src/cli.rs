@@ -1,5 +1,5 @@
-//! The command line: names, defaults, help. Yields the settings of a workload and writes its report to
-//! standard output. It computes nothing.
+//! The command line: names, defaults, help. Yields the settings of a workload and writes its report to standard
+//! output. It computes nothing.
 
 use std::{
     ffi::OsString,
@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::{
     catalog,
+    child::WORKLOAD_FILE,
     error::Error,
     h2o::options::H2oCommand,
     infer::{
@@ -27,7 +28,7 @@ use crate::{
     },
     output::{OutputOptions, say},
     platform::{Asked, MachineOptions, Platform, TorchOptions},
-    report::{Report, WORKLOAD_FILE, to_json, write_workload_file},
+    report::{Report, to_json, write_workload_file},
     stall::{self, machine::work::Amount, options::StallOptions, size::Size},
     suggest,
     train::{
@@ -304,9 +305,8 @@ fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
     tell(command.output(), report.text, report.json, &report.identity, platform)
 }
 
-/// Runs it and writes its results, the description first: the reader of the rest may have gone away, or its
-/// disk be full. `threads` is the number that the user chose; `run` makes its settings, which depend on the
-/// CPUs that are left.
+/// Runs it and leaves its results, the description first: whoever reads the rest may go away, or its disk be full. `threads` is
+/// how many it was told to use; `run` makes its settings, which depend on the CPUs that are left.
 fn finish_on(
     threads: Option<u32>,
     run: impl FnOnce() -> Result<Report, Error>,

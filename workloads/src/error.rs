@@ -133,6 +133,6 @@ impl Error {
 impl From<tch::TchError> for Error {
     fn from(error: tch::TchError) -> Self {
         let text = error.to_string();
-        Self::Torch { reason: crate::infer::libtorch::sentence(&text).to_owned() }
+        Self::Torch { reason: crate::libtorch::sentence(&text).to_owned() }
     }
 }

@@ -11,8 +11,11 @@ pub mod digest;
 pub mod error;
 pub mod h2o;
 pub mod infer;
+#[cfg(feature = "torch")]
+pub mod libtorch;
 pub mod load;
 pub mod memory;
+pub mod numbers;
 pub mod output;
 pub mod pin;
 pub mod platform;

@@ -11,8 +11,9 @@ use std::{
 };
 
 use guestscope_workloads::stall::{
-    Fault, Injected, Kind, Peer, Setup, Wait,
+    Fault, Injected, Peer, Setup, Wait,
     error::StallError,
+    find,
     machine::{
         clock::{Faults, monotonic_ns, thread_cpu_ns},
         cpus,
@@ -47,7 +48,7 @@ fn skipped(kind: &str, reason: &str) {
 
 /// The fault, ready, on this thread; none if this machine does not allow it.
 fn ready(name: &'static str, setup: &Setup) -> Option<Box<dyn Fault>> {
-    let kind = Kind::find(name).expect("tests name kinds that exist");
+    let kind = find(name).expect("tests name kinds that exist");
     let mut fault = match (kind.make)(setup) {
         Ok(fault) => fault,
         Err(

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::{generate, glm, mlp, net, parse, reader::Bad};
 use crate::{
-    catalog::grouped,
     digest::Digest,
+    numbers::grouped,
     report::to_json,
     steps::{Steps, Timing},
 };

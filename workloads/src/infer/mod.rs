@@ -8,8 +8,6 @@ pub mod dlrm;
 #[cfg(feature = "torch")]
 pub mod ic;
 #[cfg(feature = "torch")]
-pub mod libtorch;
-#[cfg(feature = "torch")]
 pub mod log_mel;
 #[cfg(feature = "torch")]
 pub mod model;
@@ -39,6 +37,8 @@ pub mod windows;
 use std::path::PathBuf;
 
 use self::sizing::{Precision, Scale};
+#[cfg(feature = "torch")]
+use crate::libtorch;
 use crate::{error::Error, load::Plan, report::Report, stall::machine::work::Amount};
 
 pub const RESNET50: &str = "ResNet-50 v1.5";

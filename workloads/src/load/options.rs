@@ -1,5 +1,4 @@
-//! The command line of the load: names, defaults, help. Yields a plan, or says what does not go together. It
-//! starts nothing.
+//! The command line of the load: names, defaults, help. Yields a plan, or says what does not go together. It starts nothing.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -170,7 +169,7 @@ impl FromStr for Rate {
     }
 }
 
-/// Latencies of all requests.
+/// Of all requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Percentile(f64);
 

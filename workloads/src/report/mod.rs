@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 
 pub use self::left_out::LeftOut;
 use crate::{
-    catalog::grouped,
     data::file_set::Skipped,
     digest::Digest,
     error::Error,
@@ -24,11 +23,9 @@ use crate::{
         scenario::Scenario,
         summary::{Objection, Summary, percentile_of},
     },
+    numbers::grouped,
     platform::Asked,
 };
-
-/// Names the file in which `guestscope run` expects the description of the workload.
-pub const WORKLOAD_FILE: &str = "GUESTSCOPE_WORKLOAD_FILE";
 
 /// What was run, and its result.
 #[derive(Clone, Debug, Serialize)]

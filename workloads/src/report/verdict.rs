@@ -2,11 +2,11 @@
 //! judgement comes from `load::summary`.
 
 use crate::{
-    catalog::grouped,
     load::{
         scenario::{LEAST_NS, Scenario},
         summary::{Objection, Summary},
     },
+    numbers::grouped,
 };
 
 /// Report lines of the verdict, each with its name.

@@ -61,8 +61,8 @@ pub struct StallOptions {
     /// Write what was injected here, a line of JSON per fault
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Let the log also tell of each request that is spared: its elapsed time, its CPU time, and how long it
-    /// waited for a CPU
+    /// Let the log also tell of each request that is spared: its elapsed time, its CPU time, and how long it waited for
+    /// a CPU
     #[arg(long, requires = "log")]
     log_spared: bool,
     /// For kinds with files: a folder on a disk
@@ -110,7 +110,7 @@ impl FromStr for Addition {
 
     fn from_str(text: &str) -> Result<Self, NotAnAddition> {
         let (name, size) = text.split_once(':').map_or((text, None), |(name, size)| (name, Some(size)));
-        let kind = Kind::find(name).ok_or_else(|| NotAnAddition::unknown(name))?;
+        let kind = super::find(name).ok_or_else(|| NotAnAddition::unknown(name))?;
         let size = size.map(str::parse).transpose()?;
         Ok(Self { kind, size })
     }
@@ -159,5 +159,5 @@ fn amount(work: Size) -> Result<Amount, StallError> {
 fn kind_parser() -> impl TypedValueParser<Value = &'static Kind> {
     let values = KINDS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.what));
     PossibleValuesParser::new(values)
-        .try_map(|name| Kind::find(&name).ok_or_else(|| NotAnAddition::unknown(&name)))
+        .try_map(|name| super::find(&name).ok_or_else(|| NotAnAddition::unknown(&name)))
 }

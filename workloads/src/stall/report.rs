@@ -165,13 +165,15 @@ impl Total {
 mod tests {
     use super::Report;
     use crate::stall::{
-        Kind, Peer, Wait, log::Injection, machine::work::Amount, run::Outcome, run::Settings,
-        schedule::Schedule, size::Size,
+        Peer, Wait, log::Injection, machine::work::Amount, run::Outcome, run::Settings, schedule::Schedule,
+        size::Size,
     };
 
     fn report() -> Report {
         let settings = Settings {
-            faults: ["sleep", "bounce"].map(|name| (Kind::find(name).unwrap(), None::<Size>)).to_vec(),
+            faults: ["sleep", "bounce"]
+                .map(|name| (crate::stall::find(name).unwrap(), None::<Size>))
+                .to_vec(),
             schedule: Schedule { seed: 3, every: 2, spread_percent: 0 },
             requests: 4,
             warmup: 1,

@@ -10,8 +10,7 @@ use crate::{
     beside::WARMUP,
     digest::Digest,
     error::Error,
-    infer::libtorch,
-    memory,
+    libtorch, memory,
     steps::{Phases, Steps},
 };
 

@@ -11,7 +11,8 @@ use tch::{
 use super::Model;
 use crate::{
     error::{Error, Smaller},
-    infer::{libtorch, resnet, seeded},
+    infer::{resnet, seeded},
+    libtorch,
 };
 
 /// A network that can be trained.

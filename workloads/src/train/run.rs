@@ -12,12 +12,7 @@ use super::{
     models::Network,
     report::{DEVICE_PHASES, Identity, Measured, OPTIMIZER, PHASES, PRECISION, Report},
 };
-use crate::{
-    digest::Digest,
-    error::Error,
-    infer::{libtorch, seeded::WEIGHTS_VERSION},
-    report::left_out,
-};
+use crate::{digest::Digest, error::Error, infer::seeded::WEIGHTS_VERSION, libtorch, report::left_out};
 
 pub(super) fn run(settings: &Settings) -> Result<Report, Error> {
     let start = Instant::now();

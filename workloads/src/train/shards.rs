@@ -1,7 +1,6 @@
-//! Pictures in shards: TFRecord files as TensorFlow keeps ImageNet in, or tar files as WebDataset does.
-//! Yields a store. Opening looks at where records begin and how long they are; what is in them is looked at
-//! when it is read. What is damaged is left out and named: behind a wrong length the rest of its file, else
-//! one record.
+//! Pictures in shards: TFRecord files as TensorFlow keeps ImageNet in, or tar files as WebDataset does. Yields a store. Opening
+//! looks at where records begin and how long they are; what is in them is looked at when it is read. What is damaged is left
+//! out and named: behind a wrong length the rest of its file, else one record.
 
 use std::{
     fs::{self, File},
@@ -27,10 +26,10 @@ use crate::{
 /// What a shard is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// TensorFlow's format: records with checksums
+    /// Of TensorFlow: records with checksums
     #[value(name = "tfrecord")]
     TfRecord,
-    /// WebDataset's format: KEY.jpg beside KEY.cls
+    /// Of WebDataset: KEY.jpg beside KEY.cls
     Tar,
 }
 
@@ -74,7 +73,7 @@ struct Place {
     number: u32,
     at: u64,
     bytes: u64,
-    /// Label of a picture in a tar file, where it is known already.
+    /// Of a picture in a tar file: it is known already.
     label: i64,
 }
 
@@ -190,8 +189,7 @@ impl Findings {
     }
 }
 
-/// Adds the pictures of a tar file, up to what is damaged; those that have no class or are too large are left
-/// out and named.
+/// Adds the pictures of a tar file, up to what is damaged; those that have no class or are too large are left out and named.
 fn entries(file: &File, size: u64, shard: u32, path: &Path, found: &mut Findings) -> Result<(), String> {
     let (mut at, mut number) = (0, 0);
     let mut sample = Sample::default();

@@ -44,7 +44,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    infer::libtorch,
+    libtorch,
     memory::NoRoom,
     train::{Settings, learner, models::Network},
 };

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     digest::Digest,
     error::Error,
-    infer::libtorch,
+    libtorch,
     train::{
         Settings, Share,
         batches::Source,
