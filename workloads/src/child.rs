@@ -130,7 +130,7 @@ impl Child {
     /// Asks the child to end, with SIGTERM.
     pub fn ask_to_end(&self) {
         if self.ended.is_none() {
-            // It may have ended meanwhile; it is not reaped before `look`, so nobody else has its number.
+            // It may have ended already; it is not reaped before `look`, so no other process has its ID.
             let _ = kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGTERM);
         }
     }
@@ -188,7 +188,8 @@ fn text_of(mut stream: impl Read) -> String {
 fn lines_of(stream: impl Read, lines: Option<&Sender<String>>) -> String {
     let mut all = String::new();
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        // How far it is is worth nothing later, and of a long job would leave no room for what is.
+        // A progress line is worth nothing later, and those of a long job would leave no room for other
+        // lines.
         if all.len() < KEPT_BYTES && progress::told(&line).is_none() {
             all.push_str(&line);
             all.push('\n');

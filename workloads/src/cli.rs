@@ -1,5 +1,5 @@
-//! The command line: names, defaults, help. Yields the settings of a workload and writes its report to standard
-//! output. It computes nothing.
+//! The command line: names, defaults, help. Yields the settings of a workload and writes its report to
+//! standard output. It computes nothing.
 
 use std::{
     ffi::OsString,
@@ -305,8 +305,9 @@ fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
     tell(command.output(), report.text, report.json, &report.identity, platform)
 }
 
-/// Runs it and leaves its results, the description first: whoever reads the rest may go away, or its disk be full. `threads` is
-/// how many it was told to use; `run` makes its settings, which depend on the CPUs that are left.
+/// Runs it and writes its results, the description first: the reader of the rest may have gone away, or its
+/// disk be full. `threads` is the number that the user chose; `run` makes its settings, which depend on the
+/// CPUs that are left.
 fn finish_on(
     threads: Option<u32>,
     run: impl FnOnce() -> Result<Report, Error>,

@@ -1,4 +1,5 @@
-//! How a result is printed: text for people at a terminal, one line of JSON for whatever else reads standard output.
+//! How a result is printed: text for people at a terminal, one line of JSON for whatever else reads standard
+//! output.
 
 use std::{
     fmt::Display,
@@ -7,8 +8,8 @@ use std::{
 
 use clap::Args;
 
-/// Says a line on standard error, in one piece. Where nobody reads that any more, or its disk is full, the work goes on:
-/// `eprintln!` would end it.
+/// Writes a line to standard error, in one piece. If the reader is gone, or its disk is full, the work
+/// continues: `eprintln!` would end it.
 pub fn say(line: impl Display) {
     let _ = stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,5 +1,6 @@
-//! On what a workload runs, as far as it decides that itself: the device, libtorch's threads between operators, the CPUs of its
-//! threads, and a second job beside it. Yields options, and what of them goes into guestscope's manifest. It measures nothing.
+//! On what a workload runs, as far as it decides that itself: the device, libtorch's threads between
+//! operators, the CPUs of its threads, and a second job beside it. Yields options, and what of them goes into
+//! guestscope's manifest. It measures nothing.
 
 use std::{
     ffi::OsString,
@@ -68,7 +69,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// Of workloads with libtorch.
+/// Options of workloads with libtorch.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TorchOptions {
     /// Where libtorch computes: cpu, cuda, cuda:N, or auto for the first GPU if there is one [default: cpu]
@@ -79,14 +80,15 @@ pub struct TorchOptions {
     pub interop_threads: Option<u32>,
 }
 
-/// Of every workload.
+/// Options of every workload.
 #[derive(Clone, Debug, Default, Args)]
 pub struct MachineOptions {
-    /// Let threads run on these CPUs only: a list like 0-3,8, or as many as threads (spread:N: so many), spread over cores,
-    /// caches and sockets or compact in few
+    /// Let threads run on these CPUs only: a list like 0-3,8, or as many as threads (spread:N: so many),
+    /// spread over cores, caches and sockets or compact in few
     #[arg(long, value_name = "LIST|spread[:N]|compact[:N]", help_heading = "Machine")]
     pub pin: Option<Pin>,
-    /// Run a second job of this program at the same time, like "train alexnet --batch 512"; it is ended with this one
+    /// Run a second job of this program at the same time, like "train alexnet --batch 512"; it is ended with
+    /// this one
     #[arg(long, value_name = "COMMAND", help_heading = "Machine")]
     pub beside: Option<String>,
 }
@@ -117,8 +119,8 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Starts the job beside, waits for its first step, then pins this process. `threads` is how many the workload was told to use;
-    /// `check` says what is wrong with the words of a command.
+    /// Starts the job beside, waits for its first step, then pins this process. `threads` is the number that
+    /// the user chose; `check` says what is wrong with the words of a command.
     pub fn new(
         machine: &MachineOptions,
         torch: Option<&TorchOptions>,
@@ -146,7 +148,8 @@ impl Platform {
         Ok(platform)
     }
 
-    /// Ends the job beside. An error where it had failed before; what to tell where it was only done too early.
+    /// Ends the job beside. An error where it had failed before; what to tell where it was only done too
+    /// early.
     pub fn end(self) -> Result<Option<String>, Error> {
         let Some(mut beside) = self.beside else { return Ok(None) };
         match beside.look()? {
@@ -216,7 +219,8 @@ fn set_up(torch: &TorchOptions) -> Result<Option<Device>, Error> {
     Ok(torch.device)
 }
 
-/// Words of a command line; quotation marks hold those together that have blanks in them. None where one is never closed.
+/// Words of a command line; quotation marks hold those together that have blanks in them. None where one is
+/// never closed.
 pub fn words(text: &str) -> Option<Vec<OsString>> {
     let (mut all, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in text.chars() {

@@ -227,7 +227,7 @@ fn what_cannot_be_read_is_counted_and_named() {
         (&48.into(), &2.into(), &1.into())
     );
     let fitted = run(folder.path(), &["glm", "--smoke", "flights.csv"]);
-    assert_eq!(fitted.stderr, output.stderr, "whoever learns from it is told as well");
+    assert_eq!(fitted.stderr, output.stderr, "training on it reports the same");
 }
 
 /// In a group of 256 MB: 30 million flights take 570, as does a file of that length that is mostly a hole.

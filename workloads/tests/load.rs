@@ -82,7 +82,10 @@ fn rounds_are_the_same_on_every_machine() {
     };
     let (counted, other, timed) = (result("4000"), result("5000"), result("10us"));
     assert_eq!((&counted["rounds"], &other["rounds"]), (&12_000.into(), &15_000.into()));
-    assert!(timed["rounds"].as_u64().unwrap() > 0, "whoever compares machines sees what a time became");
+    assert!(
+        timed["rounds"].as_u64().unwrap() > 0,
+        "a reader who compares machines sees the rounds of a time"
+    );
     assert_ne!(counted["work_hash"], other["work_hash"]);
     assert_ne!(counted["work_hash"], timed["work_hash"]);
     let told: Value =

@@ -1,4 +1,4 @@
-//! A file that has another name until it is whole, so that nobody finds half of it under its own name, and a
+//! A file that has another name until it is complete: half of it is never found under its own name, and a
 //! failed or stopped run leaves nothing. Yields a writer; the caller decides the content.
 
 use std::{

@@ -1,4 +1,4 @@
-//! Recordings that sound like speech of nobody: voice pulses and some noise through three resonances that
+//! Synthetic recordings that sound like speech: voice pulses and some noise through three resonances that
 //! change from syllable to syllable, with pauses. Yields WAV files of 16 kHz, the same to the bit on every
 //! machine: only exactly rounded operations, so sine and exponential are sums of a series.
 

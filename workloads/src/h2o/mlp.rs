@@ -1,7 +1,8 @@
-//! MLP: which flights leave late, by a network on all cores. Two sizes, as the study had a fast mode bound by memory and a
-//! slow one bound by the processor: `memory` goes through 279 MB of weights for each single sample, more than a last-level
-//! cache holds; `cpu` through batches that stay in the caches. A request per step, with the phases `data` (flights to
-//! predictors), `forward`, `backward` and `optimizer`. Yields samples per second and losses.
+//! MLP: which flights leave late, by a network on all cores. Two sizes, as the study had a fast mode bound by
+//! memory and a slow one bound by the processor: `memory` goes through 279 MB of weights for each single
+//! sample, more than a last-level cache holds; `cpu` through batches that stay in the caches. A request per
+//! step, with the phases `data` (flights to predictors), `forward`, `backward` and `optimizer`. Yields
+//! samples per second and losses.
 
 use clap::ValueEnum;
 
@@ -40,7 +41,7 @@ impl Size {
     }
 }
 
-/// What the command line says.
+/// Settings from the command line.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub data: Data,
@@ -53,20 +54,20 @@ pub struct Settings {
     pub progress: bool,
 }
 
-/// What came out of it.
+/// Results.
 #[derive(Debug)]
 pub struct Outcome {
     pub steps: Steps,
-    /// From the predictors to the output.
+    /// Units of each layer, from the predictors to the output.
     pub units: Vec<usize>,
     pub rows: usize,
     pub left_out: u64,
     pub bad: Bad,
-    /// Of the first and the last measured step.
+    /// Losses of the first and the last measured step.
     pub first_loss: f32,
     pub last_loss: f32,
     pub work: Digest,
-    /// Of the losses of all steps, the warm-up's as well.
+    /// Hash of the losses of all steps, warm-up included.
     pub outputs: Digest,
 }
 
@@ -75,14 +76,15 @@ pub const PHASES: &[&str] = &["data", "forward", "backward", "optimizer"];
 /// Goes up when another network comes of the same settings.
 const VERSION: u64 = 1;
 
-/// How far a step goes down its gradient.
+/// Learning rate.
 const RATE: f32 = 0.005;
 
 /// Runs it as `settings` say.
 pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
     let Settings { batch, steps: count, warmup, threads, .. } = *settings;
     let units = |predictors: usize| [&[predictors], &settings.hidden[..], &[1]].concat();
-    // How many predictors there are the flights tell; that the rest has room is known before they are read.
+    // The number of predictors follows from the flights; that the rest has room is checked before they are
+    // read.
     let least_bytes = net::needed_bytes(&units(1), batch);
     memory::check(least_bytes)?;
     let table = Table::load(&settings.data, least_bytes, settings.progress)?;
@@ -133,7 +135,8 @@ pub fn run(settings: &Settings) -> Result<Outcome, H2oError> {
     Ok(Outcome { steps, units, rows, left_out, bad, first_loss, last_loss, work, outputs })
 }
 
-/// The predictors and outcomes of the step's flights: those behind the last step's, from the start again at the end.
+/// The predictors and outcomes of the step's flights: those behind the last step's, from the start again at
+/// the end.
 fn fill(net: &mut Net, table: &Table, design: &Design, step: u64, batch: usize) {
     net.inputs.fill(0.0);
     for sample in 0..batch {

@@ -71,8 +71,8 @@ pub struct GenerateOptions {
 
 #[derive(Debug, Args)]
 struct DataOptions {
-    /// A CSV file with the columns of the airline-delay data; without it flights are generated, once, and kept in the
-    /// user's cache
+    /// A CSV file with the columns of the airline-delay data; without it flights are generated, once, and
+    /// kept in the user's cache
     file: Option<PathBuf>,
     /// Flights to generate
     #[arg(long, value_name = "N", default_value_t = 2_000, conflicts_with = "file",
@@ -117,7 +117,7 @@ pub struct GlmOptions {
     /// Iterations after which a fit ends, converged or not
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = value_parser!(u64).range(1..=1_000_000))]
     max_iterations: u64,
-    /// What the squares of coefficients cost, per flight; 0: nothing
+    /// Penalty on the squares of coefficients, per flight; 0 for none
     #[arg(long, value_name = "L", default_value_t = 1e-4, value_parser = not_negative)]
     l2: f64,
     #[command(flatten)]
@@ -165,7 +165,7 @@ fn not_negative(text: &str) -> Result<f64, String> {
 }
 
 impl H2oCommand {
-    /// On which CPUs, beside what.
+    /// CPUs and the job beside.
     pub fn machine(&self) -> &MachineOptions {
         match self {
             Self::Generate(options) => &options.machine,
@@ -175,7 +175,7 @@ impl H2oCommand {
         }
     }
 
-    /// How many it was told to use; most have one and no choice.
+    /// Number of threads that the user chose; most have one and no choice.
     pub fn threads(&self) -> Option<u32> {
         match self {
             Self::Generate(_) | Self::Parse(_) | Self::Glm(_) => Some(1),
@@ -183,7 +183,7 @@ impl H2oCommand {
         }
     }
 
-    /// How its result is printed.
+    /// Output form of its result.
     pub fn output(&self) -> OutputOptions {
         match self {
             Self::Generate(options) => options.output,

@@ -1,4 +1,5 @@
-//! The command line of the workloads that run a model of any scale: names, defaults, help. Yields settings. It starts nothing.
+//! The command line of the workloads that run a model of any scale: names, defaults, help. Yields settings.
+//! It starts nothing.
 
 use std::path::PathBuf;
 
@@ -77,10 +78,12 @@ pub struct ModelOptions {
     /// Decides generated inputs, weights and arrivals: the same number, the same work
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Take the input files of this folder, sorted by name, instead of generated ones; those that cannot be used are left out
+    /// Take the input files of this folder, sorted by name, instead of generated ones; those that cannot be
+    /// used are left out
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Make so many different inputs; requests take them in turn [default: 64, nlp 256, sr 32, with --smoke 4]
+    /// Make so many different inputs; requests take them in turn [default: 64, nlp 256, sr 32, with --smoke
+    /// 4]
     #[arg(long, value_name = "N", conflicts_with = "data", value_parser = value_parser!(u32).range(1..=MOST_INPUTS))]
     inputs: Option<u32>,
     /// Take trained weights instead of seeded ones

@@ -1,4 +1,5 @@
-//! How large a model is made, and in what numbers it computes: what `--scale` and `--precision` say. It makes no model.
+//! How large a model is made, and in what numbers it computes: what `--scale` and `--precision` say. It makes
+//! no model.
 
 use std::{fmt, str::FromStr};
 
@@ -15,7 +16,8 @@ pub struct NotAScale;
 impl Scale {
     pub const FULL: Self = Self(1.0);
 
-    /// `size` scaled to the nearest multiple of `unit`, and at least one `unit`. The full scale changes nothing.
+    /// `size` scaled to the nearest multiple of `unit`, and at least one `unit`. The full scale changes
+    /// nothing.
     pub fn of(self, size: i64, unit: i64) -> i64 {
         if self == Self::FULL {
             return size;

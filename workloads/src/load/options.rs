@@ -1,4 +1,5 @@
-//! The command line of the load: names, defaults, help. Yields a plan, or says what does not go together. It starts nothing.
+//! The command line of the load: names, defaults, help. Yields a plan, or says what does not go together. It
+//! starts nothing.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -169,7 +170,7 @@ impl FromStr for Rate {
     }
 }
 
-/// Of all requests.
+/// Latencies of all requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Percentile(f64);
 

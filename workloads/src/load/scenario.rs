@@ -1,6 +1,7 @@
 //! The four ways in which MLPerf lets requests arrive, with what each is judged by. Names and rules only.
 //!
-//! Rules: <https://github.com/mlcommons/inference_policies/blob/master/inference_rules.adoc>, sections 3 and 6.
+//! Rules: <https://github.com/mlcommons/inference_policies/blob/master/inference_rules.adoc>, sections 3 and
+//! 6.
 
 use clap::ValueEnum;
 use serde::Serialize;

@@ -12,7 +12,7 @@ pub struct Kind {
     /// As on the command line and in the log.
     pub name: &'static str,
     pub what: &'static str,
-    /// Of the machine and whoever runs it, for people.
+    /// Requirements on the machine and its operator, for people.
     pub needs: &'static str,
     /// What its size is, between which bounds, and without --size.
     pub unit: Unit,
@@ -23,7 +23,7 @@ pub struct Kind {
     pub make: fn(&Setup) -> Result<Box<dyn Fault>, StallError>,
 }
 
-/// What the kinds are told before the first request.
+/// Settings that kinds get before the first request.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The CPUs that this process may use, at least one.
@@ -66,7 +66,8 @@ pub struct Injected {
     pub count: Option<u64>,
 }
 
-/// A fault that is ready to be injected. All calls come from the thread of the requests; dropping it undoes everything.
+/// A fault that is ready to be injected. All calls come from the thread of the requests; dropping it undoes
+/// everything.
 pub trait Fault {
     /// Once, before the first request and after all faults were made.
     fn begin(&mut self) -> Result<(), StallError> {

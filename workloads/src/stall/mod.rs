@@ -1,7 +1,8 @@
-//! Faults of known kind and size: requests that do the same work each time, and some of them are hit. Yields a log of
-//! what was injected, measured by whoever injected it: the truth that an observer is held against.
+//! Faults of known kind and size: requests that do the same work each time, some of them with a fault. Yields
+//! a log of the injected faults, measured by the injector: the reference for judging an observer.
 //!
-//! A kind is one file in `kinds/`. It does not know requests, schedules or logs, and nothing here knows a kind.
+//! A kind is one file in `kinds/`. It does not know requests, schedules or logs, and nothing here knows a
+//! kind.
 
 pub mod error;
 mod kind;

@@ -61,8 +61,8 @@ pub struct StallOptions {
     /// Write what was injected here, a line of JSON per fault
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Let the log also tell of each request that is spared: its elapsed time, its CPU time, and how long it waited for
-    /// a CPU
+    /// Let the log also tell of each request that is spared: its elapsed time, its CPU time, and how long it
+    /// waited for a CPU
     #[arg(long, requires = "log")]
     log_spared: bool,
     /// For kinds with files: a folder on a disk

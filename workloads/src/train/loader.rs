@@ -115,7 +115,7 @@ impl Loader {
 impl Drop for Loader {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // A thread that waits for room in its queue ends once nobody takes from it.
+        // A thread that waits for room in its queue ends once no thread takes from it.
         self.queues.clear();
         for thread in self.threads.drain(..) {
             drop(thread.join());

@@ -58,11 +58,11 @@ pub struct TrainOptions {
     /// Decides the first parameters, synthetic images and what is dropped out: the same number, the same work
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Of stochastic gradient descent [default: 0.01]
+    /// Learning rate of stochastic gradient descent [default: 0.01]
     #[arg(long, value_name = "RATE", value_parser = rate)]
     learning_rate: Option<f64>,
-    /// Instead of synthetic images take the JPEG files of this folder, one folder below it for each class; or its shards
-    /// (*.tfrecord or *.tar, see `guestscope-workloads shards`), or one shard
+    /// Instead of synthetic images take the JPEG files of this folder, one folder below it for each class; or
+    /// its shards (*.tfrecord or *.tar, see `guestscope-workloads shards`), or one shard
     #[arg(long, value_name = "DIR|FILE")]
     data: Option<PathBuf>,
     /// Threads that read and prepare pictures [default: 2]

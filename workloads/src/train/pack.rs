@@ -1,5 +1,6 @@
-//! The command `shards`: packs labelled JPEG files, the user's or generated ones, into shards for `train --data`. Yields files
-//! that are whole or not there at all, the same bytes for the same pictures, and a report.
+//! The command `shards`: packs labelled JPEG files, the user's or generated ones, into shards for `train
+//! --data`. Yields files that are whole or not there at all, the same bytes for the same pictures, and a
+//! report.
 
 use std::{
     ffi::OsStr,
@@ -76,7 +77,7 @@ pub struct Packed {
     pub shards: u32,
     /// Pictures in them.
     pub pictures: u64,
-    /// Of all shards.
+    /// Size of all shards, bytes.
     pub bytes: u64,
     /// Files that could not be read or are no JPEG, with the reason.
     pub left_out: Vec<LeftOut>,
@@ -127,7 +128,7 @@ impl Source {
 /// Packs them.
 pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
     let source = match (&options.data, options.generate) {
-        // Of the model with the most classes.
+        // Classes of the model with the most classes.
         (Some(path), _) => {
             Source::Folder(folder::open(path, Model::find("alexnet-tf").unwrap_or(&super::MODELS[0]))?)
         }
@@ -155,7 +156,7 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
         bar.finish_and_clear();
     }
     if packed.pictures == 0 {
-        // Shards of nothing would be found when somebody trains on them.
+        // Empty shards would be found by a later training.
         for path in (0..shards).map(path) {
             fs::remove_file(&path).map_err(|error| unwritable(&path, error))?;
         }

@@ -1,6 +1,7 @@
-//! Pictures in shards: TFRecord files as TensorFlow keeps ImageNet in, or tar files as WebDataset does. Yields a store. Opening
-//! looks at where records begin and how long they are; what is in them is looked at when it is read. What is damaged is left
-//! out and named: behind a wrong length the rest of its file, else one record.
+//! Pictures in shards: TFRecord files as TensorFlow keeps ImageNet in, or tar files as WebDataset does.
+//! Yields a store. Opening looks at where records begin and how long they are; what is in them is looked at
+//! when it is read. What is damaged is left out and named: behind a wrong length the rest of its file, else
+//! one record.
 
 use std::{
     fs::{self, File},
@@ -26,10 +27,10 @@ use crate::{
 /// What a shard is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Of TensorFlow: records with checksums
+    /// TensorFlow's format: records with checksums
     #[value(name = "tfrecord")]
     TfRecord,
-    /// Of WebDataset: KEY.jpg beside KEY.cls
+    /// WebDataset's format: KEY.jpg beside KEY.cls
     Tar,
 }
 
@@ -73,7 +74,7 @@ struct Place {
     number: u32,
     at: u64,
     bytes: u64,
-    /// Of a picture in a tar file: it is known already.
+    /// Label of a picture in a tar file, where it is known already.
     label: i64,
 }
 
@@ -189,7 +190,8 @@ impl Findings {
     }
 }
 
-/// Adds the pictures of a tar file, up to what is damaged; those that have no class or are too large are left out and named.
+/// Adds the pictures of a tar file, up to what is damaged; those that have no class or are too large are left
+/// out and named.
 fn entries(file: &File, size: u64, shard: u32, path: &Path, found: &mut Findings) -> Result<(), String> {
     let (mut at, mut number) = (0, 0);
     let mut sample = Sample::default();

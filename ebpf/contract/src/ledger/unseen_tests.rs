@@ -54,7 +54,7 @@ fn a_waking_that_was_not_seen_is_found_at_the_switch_in() {
     let mut ledger = blocked();
     ledger.waker = 9;
     ledger.queued_unseen(2_000_700, 2_000_400 - CLOCKS_NS);
-    assert_eq!(ledger.waker, 0, "whoever woke it before did not now");
+    assert_eq!(ledger.waker, 0, "the earlier waker did not wake it now");
     ledger.switched_in(2_000_700, on(0));
     assert_eq!(accounts(&ledger), [100, 1_000 + 300, 300]);
     assert_eq!((ledger.missed, ledger.wakeups), (0, 1));

@@ -55,7 +55,7 @@ fn make(setup: &Setup) -> Result<Box<dyn Fault>, StallError> {
     let helper = Partner::start("helper", move |orders, _| {
         let ready = cpus::bind(0, cpu);
         let goes_on = ready.is_ok();
-        // The receiver may be gone; then nobody needs to be told.
+        // The receiver may be gone; then the message is not needed.
         let _ = bound.send(ready);
         if goes_on {
             serve(&orders, &of_helper, work);

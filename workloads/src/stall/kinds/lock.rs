@@ -1,8 +1,8 @@
 //! `lock`: another thread holds a mutex for SIZE while the request wants it. Charged to `lock` (futex).
 //!
-//! The holder has the mutex before the request begins, and is told when the request is about to lock it. `ns`
-//! runs from then until the holder lets go, by `CLOCK_MONOTONIC` in both threads: at least SIZE. The first
-//! microseconds of it are spent spinning, as the standard library's mutex does before it sleeps.
+//! The holder has the mutex before the request begins, and is notified when the request is about to lock it.
+//! `ns` runs from then until the holder releases it, by `CLOCK_MONOTONIC` in both threads: at least SIZE. The
+//! first microseconds of it are spent spinning, as the standard library's mutex does before it sleeps.
 
 use std::{
     sync::{

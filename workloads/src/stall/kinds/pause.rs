@@ -21,8 +21,8 @@ use crate::stall::{
 
 pub(super) const KIND: Kind = Kind {
     name: "pause",
-    what: "the whole machine is stopped for SIZE, by whoever runs it",
-    needs: "somebody who stops the machine (GUESTSCOPE_STOPPER)",
+    what: "the whole machine is stopped for SIZE, by its operator",
+    needs: "an operator who stops the machine (GUESTSCOPE_STOPPER)",
     unit: Unit::Time,
     range: 10_000_000..=10_000_000_000,
     default: 300_000_000,
@@ -78,7 +78,7 @@ impl Fault for Pause {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(source) => return Err(failed("read", source)),
             }
-            // After this time nobody is there.
+            // After this time the host will not stop the guest any more.
             if clock::monotonic_ns() - started_ns > PATIENCE_NS + size {
                 return Err(failed("read", ErrorKind::TimedOut.into()));
             }

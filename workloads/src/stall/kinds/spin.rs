@@ -1,7 +1,7 @@
 //! `spin`: the request busy-waits for a partner that is SIZE late. Charged to `cpu`: the kernel sees only
 //! work.
 //!
-//! The partner sleeps; `ns` runs from before it was told until it comes, by `CLOCK_MONOTONIC` in both
+//! The partner sleeps; `ns` runs from before it was woken until it arrives, by `CLOCK_MONOTONIC` in both
 //! threads: at least SIZE. If the request shares its CPU, part of that is `runq`; `cpu_ns` is the rest. This
 //! loop is written by hand and reads one variable; `spin-openmp` waits in libgomp.
 

@@ -81,7 +81,7 @@ impl Link {
 fn far_end(rate: Rate, orders: &Receiver<Order>, answers: &Sender<Answer>, serve: impl FnOnce(TcpStream)) {
     // SAFETY: takes nothing.
     let thread = own_network().map(|()| unsafe { libc::gettid() }.unsigned_abs());
-    // If the near end has failed, nobody listens and there is nothing to do.
+    // If the near end has failed, there is no receiver and nothing to do.
     if answers.send(thread).is_err() || !matches!(orders.recv(), Ok(Order::SetUp)) {
         return;
     }

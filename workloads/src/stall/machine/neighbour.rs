@@ -42,7 +42,7 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Starts the thread on `cpu`; it sleeps there until it is told to hold the CPU.
+    /// Starts the thread on `cpu`; it sleeps there until it is ordered to hold the CPU.
     pub fn start(kind: &'static str, cpu: usize) -> Result<Self, StallError> {
         let shared = Arc::new(Shared::default());
         let (ready, is_ready) = channel();
@@ -52,7 +52,7 @@ impl Neighbour {
             .spawn(move || {
                 of_thread.tid.store(nix::unistd::gettid().as_raw(), SeqCst);
                 let permitted = cpus::become_real_time();
-                // The receiver may be gone; then nobody needs to be told.
+                // The receiver may be gone; then the message is not needed.
                 let _ = ready.send(permitted);
                 if permitted.is_ok() {
                     serve(&of_thread);

@@ -110,7 +110,7 @@ impl Attendance {
 
     /// Says that this worker is done, or why it does not go on, and waits until the server has heard it.
     pub fn leave(mut self, error: Option<String>) {
-        // A thread that has ended knows already that nobody listens.
+        // A thread that has ended has no receiver any more, and knows the end already.
         let _ = self.leave.send(Leave { error });
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -38,7 +38,7 @@ impl Client {
         let unusable = |reason: String| DistributedError::Address { address: address.to_owned(), reason };
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
             .map_err(|error| unusable(error.to_string()))?;
-        // The default port 80, on which nobody listens, would be reported only after the whole time limit.
+        // The default port 80, where no server listens, would be reported only after the whole time limit.
         if endpoint.uri().port_u16().is_none() {
             return Err(unusable("no port".to_owned()));
         }

@@ -1,5 +1,5 @@
-//! The options of a job of several processes: names, defaults, help. Yields the part that this process takes, or says what
-//! does not go together.
+//! The options of a job of several processes: names, defaults, help. Yields the part that this process takes,
+//! or says what does not go together.
 
 use std::{ffi::OsString, str::FromStr, time::Duration};
 
@@ -42,8 +42,8 @@ pub struct PeerOptions {
     /// Parameter server: where it listens, like 0.0.0.0:7070 (port 0: any; it says which)
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// All parts from here: start each by this command, which is given the part's own; {} in it is the part's number, 0 for
-    /// the parameter server
+    /// All parts from here: start each by this command, which is given the part's own; {} in it is the part's
+    /// number, 0 for the parameter server
     #[arg(long, value_name = "COMMAND")]
     through: Option<Through>,
     /// Worker: where the parameter server listens, like 10.0.0.1:7070
@@ -55,10 +55,12 @@ pub struct PeerOptions {
     /// End the job when a peer has not come, or has said nothing, for so long [default: 30s]
     #[arg(long, value_name = "TIME")]
     peer_timeout: Option<Time>,
-    /// Parameter server: end the job when a worker that lives has pushed no gradient for so long [default: 600s]
+    /// Parameter server: end the job when a worker that lives has pushed no gradient for so long [default:
+    /// 600s]
     #[arg(long, value_name = "TIME")]
     worker_timeout: Option<Time>,
-    /// Worker: say on standard error how many steps are done; whoever starts all parts asks for it where it draws a bar
+    /// Worker: say on standard error how many steps are done; used by the process that starts all
+    /// parts and draws a progress bar
     #[arg(long, hide = true)]
     tell_steps: bool,
 }
