@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use guestscope_base::Hint;
 
-use super::jaeger::JaegerError;
 use crate::analyze::compare::{MOST_WARMUP, Metric};
-use crate::folder;
 use crate::untrusted::Shown as _;
 
 /// An error of the comparison. `Display` gives `what: value`; [`Hint`] gives the next action.
@@ -112,30 +110,5 @@ impl Hint for Refusal {
             Refusal::Warmup(_) => "mark warm-ups in the program, or leave out fewer",
         };
         Some(hint.to_owned())
-    }
-}
-
-/// Why runs are not compared.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub enum CompareError {
-    /// There is nothing to compare.
-    Refused(#[from] Refusal),
-    /// Nothing comes from a Jaeger.
-    Jaeger(#[from] JaegerError),
-    /// A folder cannot be read.
-    Folder(#[from] folder::Error),
-    /// The answer cannot be written.
-    Answer(#[from] std::io::Error),
-}
-
-impl Hint for CompareError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            CompareError::Refused(error) => error.hint(),
-            CompareError::Jaeger(error) => error.hint(),
-            CompareError::Folder(error) => error.hint(),
-            CompareError::Answer(_) => None,
-        }
     }
 }

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod error;
+mod failed;
 mod fidelity;
 mod grouping;
 mod jaeger;
@@ -22,7 +23,8 @@ use std::{
 };
 
 pub use arguments::{Choice, CompareArguments, CompareBy, FailOn};
-pub use error::{CompareError, Refusal};
+pub use error::Refusal;
+pub use failed::CompareError;
 pub use jaeger::JaegerError;
 pub(crate) use read::each_in_parallel;
 pub use work::Work;

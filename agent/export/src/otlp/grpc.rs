@@ -13,8 +13,9 @@ use tonic::{
 };
 
 use super::{
-    ExportError, USER_AGENT,
+    ExportError,
     bounded::{Allowance, Connector},
+    protocol::USER_AGENT,
     settings::Settings,
     tls,
 };

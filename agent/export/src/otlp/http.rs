@@ -24,8 +24,9 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use prost::Message as _;
 
 use super::{
-    ExportError, USER_AGENT,
+    ExportError,
     bounded::{Allowance, Connector},
+    protocol::USER_AGENT,
     settings::Settings,
     tls,
 };

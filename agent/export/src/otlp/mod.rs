@@ -23,6 +23,7 @@ mod lines;
 mod message;
 mod patience;
 mod pauses;
+mod protocol;
 mod queue;
 mod restored;
 mod service;
@@ -33,6 +34,7 @@ mod timeline;
 mod tls;
 mod transport;
 mod url;
+mod verdict;
 mod wait_spans;
 mod waits;
 mod worker;
@@ -61,6 +63,8 @@ pub use self::{
     keep::{REFUSED_FILE, SPILL_FILE},
     limits::Limits,
     lines::{Lines, Written},
+    protocol::{Protocol, SCHEMA_URL},
+    verdict::LiveVerdict,
 };
 use self::{
     keep::Keep, queue::Queue, service::Resources, settings::Settings, transport::Transport, waits::Keeper,
@@ -73,12 +77,6 @@ use crate::{
     phase::{GpuReading, Pause, Request, Restored, Wait},
     privileges,
 };
-
-/// Version of the semantic conventions that our resource attributes follow.
-pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
-
-/// How the export names itself to a collector, as the specification of the exporter asks for.
-const USER_AGENT: &str = concat!("guestscope/", env!("CARGO_PKG_VERSION"), " (OTLP; Rust)");
 
 /// TLS client configuration with the system's authorities, for HTTPS requests without a named certificate.
 ///
@@ -93,34 +91,6 @@ pub const FINISH: Duration = Duration::from_secs(5);
 
 /// Time beyond the deadline for the thread to write unsent spans to the run folder.
 const PUT_AWAY: Duration = Duration::from_secs(5);
-
-/// OTLP protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// OTLP over gRPC, port 4317.
-    Grpc,
-    /// OTLP over HTTP, protobuf, port 4318.
-    HttpProtobuf,
-}
-
-impl Protocol {
-    /// A protocol as OTEL_EXPORTER_OTLP_PROTOCOL spells it. Receivers of `http/json` take `http/protobuf` at
-    /// the same URL.
-    pub fn from_name(name: &str) -> Result<Self, ExportError> {
-        match name.to_ascii_lowercase().as_str() {
-            "grpc" => Ok(Protocol::Grpc),
-            "http/protobuf" | "http/json" => Ok(Protocol::HttpProtobuf),
-            _ => Err(ExportError::UnknownProtocol(name.to_owned())),
-        }
-    }
-
-    const fn port(self) -> u16 {
-        match self {
-            Protocol::Grpc => 4317,
-            Protocol::HttpProtobuf => 4318,
-        }
-    }
-}
 
 /// Maps CLOCK_MONOTONIC to the wall clock. Clones share the pairs, and the session adds new ones. All spans
 /// of a request use the pair in force when it began, live and when its folder is exported.
@@ -166,15 +136,6 @@ pub struct Config {
     pub owner: Option<Owner>,
     /// Bounds.
     pub limits: Limits,
-}
-
-/// Verdict on a request by the running quantiles of a live run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LiveVerdict {
-    /// Value of `guestscope.cause`.
-    pub cause: Option<Cow<'static, str>>,
-    /// Value of `guestscope.tail`: `p50`, `p90`, `p99`, `p99.9`.
-    pub tail: Option<Cow<'static, str>>,
 }
 
 /// The export of one service. Shareable: all methods take `&self`.

@@ -18,7 +18,6 @@ use crate::{
 
 use super::{
     accounts::means,
-    explain::quoted,
     facts::{Exit, RunFacts},
     findings::{headline, mean, numbers},
     gpu,
@@ -30,7 +29,7 @@ use super::{
     sources,
     style::Style,
     tables::{phases, processes, sums_of},
-    text::plain,
+    text::{plain, quoted},
     threads,
     units::{bytes, counted, duration, duration_of_sum, hex, mean as mean_count, percent, thousands},
     unseen,

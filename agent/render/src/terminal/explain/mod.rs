@@ -39,7 +39,7 @@ use super::{
     health_lines::{INDENT, fact},
     page::{Emphasis, Page, Piece, words},
     style::Style,
-    text::{left, right, width},
+    text::{left, quoted, right, width},
     units::{counted, difference, duration, hex, percent, thousands},
     unseen,
 };
@@ -334,15 +334,6 @@ fn left_out(page: &mut Page, explanation: &Explanation) {
     if !texts.is_empty() {
         fact(page, "left out", &texts.join(", "), Emphasis::None);
     }
-}
-
-/// A path quoted for a shell.
-pub(super) fn quoted(path: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
-    if !path.is_empty() && path.chars().all(is_plain) {
-        return path.to_owned();
-    }
-    format!("'{}'", path.replace('\'', "'\\''"))
 }
 
 /// `81.1 %` of a tail.
