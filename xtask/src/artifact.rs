@@ -15,10 +15,11 @@ use crate::{
     toolchain::Toolchain,
 };
 
+pub(crate) use crate::workspace::WORKLOADS;
+
 pub(crate) const AGENT: &str = "guestscope";
 /// Build profile of the agent: small.
 const PROFILE: &str = "dist";
-pub(crate) const WORKLOADS: &str = "guestscope-workloads";
 
 /// Builds the static agent.
 pub(crate) fn agent(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {

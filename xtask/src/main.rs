@@ -36,13 +36,14 @@ mod truth;
 mod typos;
 mod vm;
 mod workspace;
+mod xtask;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{cache::Cache, progress::Progress, workspace::Workspace};
+use crate::xtask::Xtask;
 
 /// Every developer command of guestscope.
 ///
@@ -161,25 +162,6 @@ enum Verb {
         #[arg(long)]
         keep: bool,
     },
-}
-
-/// What every verb works with.
-struct Xtask {
-    workspace: Workspace,
-    cache: Cache,
-    progress: Progress,
-}
-
-impl Xtask {
-    fn open() -> Result<Self> {
-        let progress = Progress::new();
-        Ok(Self { workspace: Workspace::load()?, cache: Cache::open(&progress)?, progress })
-    }
-
-    /// The log file of a step.
-    fn log(&self, name: &str) -> PathBuf {
-        self.workspace.target.join("xtask-logs").join(format!("{name}.log"))
-    }
 }
 
 /// Gives whether all is well.

@@ -10,8 +10,9 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::{artifact::WORKLOADS, command, failure::failure};
+use crate::{command, failure::failure};
 
+pub(crate) const WORKLOADS: &str = "guestscope-workloads";
 /// The feature behind which tests of the running kernel stand.
 pub(crate) const KERNEL_TESTS: &str = "kernel-tests";
 /// Feature of tests of whole programs against a real Jaeger and other programs' readers.

@@ -1,15 +1,20 @@
 //! The rules of this repository that no compiler checks, as a list of complaints.
 //!
 //! Yields one [`Complaint`] per broken rule and place: opening comments, lengths, inherited lints, sleeping
-//! tests, clippy's settings, a row in KERNELS.md for each hook, a true CONTRIBUTING.md. It changes no file.
+//! tests, clippy's settings, a row in KERNELS.md for each hook, a true CONTRIBUTING.md, circles of files. It
+//! changes no file.
+
+mod circles;
 
 use std::{
+    collections::BTreeMap,
     fmt, fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result};
 
+use self::circles::Crate;
 use crate::guide;
 
 const MOST_LINES: usize = 400;
@@ -39,6 +44,8 @@ pub(crate) fn complaints(root: &Path) -> Result<Vec<Complaint>> {
     collect(root, Path::new(""), &mut files)?;
     files.sort();
     let kernels = fs::read_to_string(root.join("ebpf/KERNELS.md")).unwrap_or_default();
+    let mut crates: BTreeMap<PathBuf, Crate> = BTreeMap::new();
+    let libraries: Vec<PathBuf> = files.iter().filter(|file| file.ends_with("src/lib.rs")).cloned().collect();
     for file in files {
         let text =
             fs::read_to_string(root.join(&file)).with_context(|| format!("file: {}", file.display()))?;
@@ -47,6 +54,10 @@ pub(crate) fn complaints(root: &Path) -> Result<Vec<Complaint>> {
             settings(root, &file, &mut out);
         } else {
             source(&file, &text, &mut out);
+            if let Some((src, below)) = in_crate(&file) {
+                let has_library = libraries.contains(&src.join("lib.rs"));
+                crates.entry(src).or_default().add(below, &file, &text, has_library);
+            }
             if file.starts_with("agent/kernel/src/probes") {
                 hooks(&file, &text, &kernels, &mut out);
             }
@@ -56,7 +67,18 @@ pub(crate) fn complaints(root: &Path) -> Result<Vec<Complaint>> {
         let found = guide::complaints(root, &text).into_iter();
         out.extend(found.map(|(line, rule)| complaint(Path::new(guide::GUIDE), line, &rule)));
     }
+    for files in crates.values().flat_map(Crate::circles) {
+        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        let rule = format!("needs no file of another folder that needs it too: {}", names.join(", "));
+        out.push(complaint(files[0], 1, &rule));
+    }
     Ok(out)
+}
+
+/// The folder of a crate's sources, and the file's path below.
+fn in_crate(file: &Path) -> Option<(PathBuf, &Path)> {
+    let src = file.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "src"))?;
+    Some((src.to_owned(), file.strip_prefix(src).ok()?))
 }
 
 /// Rust files and manifests, relative to the root; hidden folders and build results are not ours.
