@@ -114,7 +114,7 @@ struct LoopOptions {
     seed: u64,
     #[command(flatten)]
     output: OutputOptions,
-    /// Only see whether it runs: 3 requests after 1 for warm-up
+    /// Only check that it runs: 3 requests after 1 for warm-up
     #[arg(long)]
     smoke: bool,
     #[command(flatten)]

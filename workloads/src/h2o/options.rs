@@ -64,7 +64,7 @@ pub struct GenerateOptions {
     machine: MachineOptions,
     #[command(flatten)]
     output: OutputOptions,
-    /// Only see whether it runs: one block that lasts some milliseconds
+    /// Only check that it runs: one block that lasts some milliseconds
     #[arg(long)]
     smoke: bool,
 }
@@ -93,7 +93,7 @@ pub struct ParseOptions {
     /// How often to read the file
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u64).range(1..=1_000_000_000))]
     passes: u64,
-    /// Read so many KiB at once
+    /// KiB to read at once
     #[arg(long, value_name = "KIB", default_value_t = 4_096, value_parser = value_parser!(u64).range(4..=1_048_576))]
     chunk: u64,
     /// Make the kernel forget the file before each pass, so that the disk is read
@@ -101,7 +101,7 @@ pub struct ParseOptions {
     cold: bool,
     #[command(flatten)]
     output: OutputOptions,
-    /// Only see whether it runs: one pass over what is there
+    /// Only check that it runs: one pass over what is there
     #[arg(long, conflicts_with = "passes")]
     smoke: bool,
 }
@@ -122,7 +122,7 @@ pub struct GlmOptions {
     l2: f64,
     #[command(flatten)]
     output: OutputOptions,
-    /// Only see whether it runs: one fit of at most 3 iterations
+    /// Only check that it runs: one fit of at most 3 iterations
     #[arg(long, conflicts_with_all = ["fits", "max_iterations"])]
     smoke: bool,
 }
@@ -152,7 +152,7 @@ pub struct MlpOptions {
     threads: Option<u32>,
     #[command(flatten)]
     output: OutputOptions,
-    /// Only see whether it runs: few steps, hidden rows of 64 units
+    /// Only check that it runs: few steps, hidden rows of 64 units
     #[arg(long)]
     smoke: bool,
 }

@@ -82,8 +82,7 @@ pub struct ModelOptions {
     /// used are left out
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Make so many different inputs; requests take them in turn [default: 64, nlp 256, sr 32, with --smoke
-    /// 4]
+    /// Different inputs to make; requests use them in turn [default: 64, nlp 256, sr 32, with --smoke 4]
     #[arg(long, value_name = "N", conflicts_with = "data", value_parser = value_parser!(u32).range(1..=MOST_INPUTS))]
     inputs: Option<u32>,
     /// Take trained weights instead of seeded ones
@@ -97,7 +96,7 @@ pub struct ModelOptions {
     precision: Precision,
     #[command(flatten)]
     pub output: OutputOptions,
-    /// Only see whether it runs: 3 requests after 1 for warm-up, 4 generated inputs
+    /// Only check that it runs: 3 requests after 1 for warm-up, 4 generated inputs
     #[arg(long)]
     smoke: bool,
     #[command(flatten)]

@@ -21,10 +21,10 @@ pub struct LoadOptions {
     /// How requests arrive
     #[arg(long, value_enum, ignore_case = true, default_value_t = Scenario::SingleStream)]
     pub scenario: Scenario,
-    /// Measure at least so many requests [default: 1000, with --duration 1]
+    /// Minimum number of measured requests [default: 1000, with --duration 1]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MOST_REQUESTS))]
     requests: Option<u64>,
-    /// Begin requests for at least so long, like 60s (a submission to MLPerf: 600s)
+    /// Minimum time to start requests, such as 60s (a submission to MLPerf: 600s)
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
     /// Requests before those, marked `warmup` and left out of all statistics [default: 10]

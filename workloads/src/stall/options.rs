@@ -76,7 +76,7 @@ pub struct StallOptions {
     peer: Peer,
     #[command(flatten)]
     pub output: OutputOptions,
-    /// Only see whether it runs: 6 requests after 1 for warm-up, two of them hit
+    /// Only check that it runs: 6 requests after 1 for warm-up, two of them hit
     #[arg(long)]
     smoke: bool,
 }

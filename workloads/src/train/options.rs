@@ -73,7 +73,7 @@ pub struct TrainOptions {
     drop_caches: bool,
     #[command(flatten)]
     pub output: OutputOptions,
-    /// Only see whether it runs: two steps of two images
+    /// Only check that it runs: two steps of two images
     #[arg(long)]
     smoke: bool,
     /// Which part of a job of several processes this is.
