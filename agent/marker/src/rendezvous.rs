@@ -7,7 +7,7 @@
 
 use core::ffi::{CStr, c_char};
 
-use crate::{ring, syscall};
+use crate::{reading, ring, syscall};
 
 /// Longest time of the whole meeting.
 const LIMIT_NS: u64 = 2_000_000_000;
@@ -128,7 +128,7 @@ fn talk(socket: usize, address: &Address, deadline_ns: u64) {
     let rights = unsafe { (&raw const rights).read_volatile() };
     let is_one = rights.length == size_of::<usize>() + 3 * size_of::<i32>();
     if is_answered && is_one && rights.level == SOL_SOCKET as i32 && rights.kind == SCM_RIGHTS {
-        ring::adopt(rights.descriptor as usize);
+        ring::adopt(rights.descriptor as usize, reading::image);
     }
 }
 

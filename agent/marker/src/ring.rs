@@ -22,7 +22,7 @@ use core::{
 pub use self::slots::{
     HEAD, HEADER_BYTES, LOST, MAGIC, RECORD_WORDS, Ring, SLOT_WORDS, TAKEN, UNKNOWN, checksum,
 };
-use crate::{reading, syscall};
+use crate::syscall;
 
 /// Slots of the largest ring that is mapped: 1 GiB.
 const SLOTS_MOST: usize = 1 << 22;
@@ -51,13 +51,13 @@ pub(crate) fn image() -> u64 {
 }
 
 /// Maps the descriptor if it is a ring that cannot shrink, and closes it. Once per program: a forked child
-/// gets a ring that it has already.
+/// gets a ring that it has already. `image` tells this program from the next one.
 #[cold]
-pub(crate) fn adopt(descriptor: usize) {
+pub(crate) fn adopt(descriptor: usize, image: impl FnOnce() -> u64) {
     if current().is_none()
         && let Some(ring) = map(descriptor)
     {
-        IMAGE.store(reading::image(), Relaxed);
+        IMAGE.store(image(), Relaxed);
         MASK.store(ring.mask, Relaxed);
         WORDS.store(ring.words.cast_mut(), Release);
     }
