@@ -17,7 +17,9 @@
 mod beside;
 #[cfg(target_arch = "bpf")]
 mod birth;
+#[cfg(target_arch = "bpf")]
 mod calls;
+#[cfg(target_arch = "bpf")]
 mod connections;
 #[cfg(target_arch = "bpf")]
 mod device;
@@ -25,6 +27,7 @@ mod device;
 mod emit;
 #[cfg(target_arch = "bpf")]
 mod file;
+#[cfg(target_arch = "bpf")]
 mod life;
 #[cfg(target_arch = "bpf")]
 mod maps;
@@ -32,16 +35,19 @@ mod maps;
 mod memory;
 #[cfg(target_arch = "bpf")]
 mod origin;
+#[cfg(target_arch = "bpf")]
 mod peers;
 #[cfg(target_arch = "bpf")]
 mod probes;
 #[cfg(target_arch = "bpf")]
 mod process;
+#[cfg(target_arch = "bpf")]
 mod quota;
 #[cfg(target_arch = "bpf")]
 mod registers;
 #[cfg(target_arch = "bpf")]
 mod steal;
+#[cfg(target_arch = "bpf")]
 mod taken;
 #[cfg(target_arch = "bpf")]
 mod task;

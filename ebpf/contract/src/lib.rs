@@ -4,6 +4,8 @@
 //! sides compile this crate, so they cannot diverge. It contains no kernel structures and makes no decisions.
 #![cfg_attr(not(test), no_std)]
 
+#[macro_use]
+mod row;
 mod account;
 mod activity;
 mod call;
@@ -15,6 +17,7 @@ pub mod framing;
 pub mod helpers;
 mod io;
 pub mod ledger;
+pub mod metrics;
 pub mod pause;
 mod position;
 mod source;
@@ -327,8 +330,11 @@ pub struct WaitRecord {
 // Each field is a multiple of the next one's alignment, so records have no padding: sizes are plain sums.
 const _: () = assert!(size_of::<Ledger>() == 320 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
-const _: () = assert!(size_of::<EdgeRecord>() == 336 + 64 + 4 * ACTIVITIES + 8 + 24 + 96 + NAME_BYTES);
-const _: () = assert!(size_of::<TaskRecord>() == 336 + 16 + 16 + 4 * ACTIVITIES + 8 + 24 + COMM_BYTES);
+const LEDGER: usize = size_of::<Header>() + size_of::<Ledger>();
+const BESIDE: usize = size_of::<Beside>();
+const _: () = assert!(size_of::<EdgeRecord>() == LEDGER + 64 + BESIDE + size_of::<HelperSum>() + NAME_BYTES);
+const _: () = assert!(size_of::<TaskRecord>() == LEDGER + 16 + 16 + BESIDE + COMM_BYTES);
+const _: () = assert!(BESIDE == 4 * ACTIVITIES + 8 + size_of::<Traffic>());
 const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96);
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 56 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 5 * 8 + 6 * 4 + 3 * 2 + 2 + 2 * 4 + COMM_BYTES);

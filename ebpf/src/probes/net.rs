@@ -165,9 +165,9 @@ fn answered(address: u64, ledger: *const Ledger, is_answer: bool) {
             return;
         }
         let traffic = &raw mut (*beside).traffic;
-        (*traffic).answers = (*traffic).answers.wrapping_add(1);
+        (*traffic).responses = (*traffic).responses.wrapping_add(1);
         let took_ns = bpf_ktime_get_ns().wrapping_sub(sent_ns);
-        (*traffic).answer_ns = (*traffic).answer_ns.wrapping_add(took_ns);
+        (*traffic).response_ns = (*traffic).response_ns.wrapping_add(took_ns);
         (*traffic).round_trip_ns = (*traffic).round_trip_ns.wrapping_add(round_trip_ns(address));
     }
 }

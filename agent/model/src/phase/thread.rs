@@ -92,8 +92,8 @@ fn beside(minor: u64, major: u64, beside: Beside) -> Counts {
         sample_syscall: syscall,
         sample_spin: spin,
         sample_irq: irq,
-        net_answer: u64::from(beside.traffic.answers),
-        net_answer_ns: beside.traffic.answer_ns,
+        net_answer: u64::from(beside.traffic.responses),
+        net_answer_ns: beside.traffic.response_ns,
         net_round_trip_ns: beside.traffic.round_trip_ns,
         net_retransmit: u64::from(beside.traffic.retransmits),
         ..Counts::default()
