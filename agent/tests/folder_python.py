@@ -17,15 +17,15 @@ with pa.OSFile(f"{running}/phases.arrows") as file:
     stream = pa.ipc.open_stream(file).read_all()
 
 accounts = [name for name in table.column_names if name.startswith("time_")]
-total = table["suspended_ns"]
-for name in accounts:
+total = table[accounts[0]]
+for name in accounts[1:]:
     total = pc.add(total, table[name])
 is_queue = pc.equal(table["kind"].cast(pa.string()), "queue")
 sums_up = pc.or_(is_queue, pc.equal(total, table["duration_ns"]))
 
 phases = f"'{closed}/phases.parquet'"
 sql = f"""
-    SELECT count(*) FILTER (kind <> 'queue' AND {" + ".join(accounts)} + suspended_ns <> duration_ns),
+    SELECT count(*) FILTER (kind <> 'queue' AND {" + ".join(accounts)} <> duration_ns),
            sum(duration_ns)::BIGINT, count(DISTINCT trace_id), count(cause), max(request)::VARCHAR,
            count(*) FILTER (parent_span_id = (SELECT span_id FROM {phases} WHERE kind = 'request' ORDER BY id LIMIT 1))
     FROM {phases}

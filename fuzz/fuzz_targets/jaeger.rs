@@ -19,16 +19,11 @@ mod jaeger {
     }
 }
 
-/// A few of the exporter's keys: which ones they are makes no difference to the reader.
+/// The key of the exporter that the reader names.
 mod sinks {
     pub(crate) mod otlp {
         pub(crate) mod keys {
             pub(crate) const AROUND: &str = "guestscope.phase.parent";
-            pub(crate) const TIME: [&str; 2] = ["guestscope.time.cpu_ns", "guestscope.time.runq_ns"];
-            pub(crate) const COUNT: [&str; 1] = ["guestscope.count.switch_voluntary"];
-            pub(crate) const HELPER: [&str; 1] = ["guestscope.helper.cpu_ns"];
-            pub(crate) const HELPER_WAIT: [&str; 1] = ["guestscope.helper.wait.runq_ns"];
-            pub(crate) const HELPER_WAIT_ON_CPU: [&str; 1] = ["guestscope.helper.wait_on_cpu.runq_ns"];
         }
     }
 }

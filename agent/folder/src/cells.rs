@@ -4,10 +4,13 @@
 
 use std::sync::LazyLock;
 
-use guestscope_contract::Account;
+use guestscope_contract::{
+    Account,
+    metrics::{self, Counts, Metric, Quantity},
+};
 
 use super::table::{Access, Column, Width};
-use crate::phase::{Accounts, COUNT_NAMES, Counts, ThreadId};
+use crate::phase::{Accounts, ThreadId};
 use crate::untrusted::Untrusted;
 
 /// A column of the field at this path in the row: row type, name, help, path.
@@ -99,33 +102,30 @@ pub(super) fn ledger<R: 'static>(
     write: fn(&mut R) -> (&mut Accounts, &mut Counts),
 ) -> impl Iterator<Item = Column<R>> {
     let times = Account::ALL.into_iter().map(move |account| {
-        let column = integer(
-            "",
-            "time in this account",
+        metric(
+            Quantity::Time(account).row(),
             move |row| read(row).0.get(account),
             move |row, value| write(row).0.0[account as usize] = value,
-        );
-        Column { name: format!("time_{}_ns", account.name()).into(), may_lack: true, ..column }
+        )
     });
-    let counts = COUNT_NAMES.into_iter().enumerate().map(move |(index, name)| {
-        let set = move |row: &mut R, value| {
-            let counts = write(row).1;
-            let mut values = counts.to_array();
-            values[index] = value;
-            *counts = Counts::from_array(values);
-        };
-        let help = match name.rsplit('_').next() {
-            Some("ns") if name.starts_with("block.") || name.starts_with("net.") => {
-                "time that events took, added up: they may overlap"
-            }
-            Some("ns") => "time that events took",
-            Some("bytes") => "bytes of such events",
-            _ => "events",
-        };
-        let column = integer("", help, move |row| read(row).1.to_array()[index], set);
-        Column { name: format!("count_{}", name.replace('.', "_")).into(), may_lack: true, ..column }
+    let counts = Metric::ALL.into_iter().map(move |count| {
+        metric(
+            count.row(),
+            move |row| read(row).1.get(count),
+            move |row, value| *write(row).1.get_mut(count) = value,
+        )
     });
     times.chain(counts)
+}
+
+/// The column of a row of the table of metrics; a folder from before there was one lacks it.
+pub(super) fn metric<R>(
+    of: &metrics::Row,
+    get: impl Fn(&R) -> u64 + Send + Sync + 'static,
+    set: impl Fn(&mut R, u64) + Send + Sync + 'static,
+) -> Column<R> {
+    let column = integer("", of.help.trim_start(), get, set);
+    Column { name: of.column().into(), may_lack: true, ..column }
 }
 
 pub(super) fn integer<R>(

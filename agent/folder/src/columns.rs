@@ -7,16 +7,16 @@
 
 use std::sync::LazyLock;
 
-use guestscope_contract::{Account, Source};
+use guestscope_contract::{Account, Source, metrics::Quantity};
 
 use super::{
-    cells::{NO_WORD, integer, ledger, thread_id},
+    cells::{NO_WORD, integer, ledger, metric, thread_id},
     gpu,
     limits::NAME_BYTES,
     table::{Access, Column, Table, Width},
 };
 use crate::phase::{
-    Accounts, Counts, Ending, GpuReading, Helpers, KEPT, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
+    Accounts, Counts, Ending, GpuReading, Helpers, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
 };
 use crate::untrusted::Untrusted;
 
@@ -41,11 +41,6 @@ macro_rules! label {
     };
 }
 
-/// How a time leaves a row of `phases`.
-type Read = Box<dyn Fn(&PhaseRow) -> u64 + Send + Sync>;
-/// And how it comes back.
-type Write = Box<dyn Fn(&mut PhaseRow, u64) + Send + Sync>;
-
 /// A row of `phases`: a phase and what is known beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseRow {
@@ -68,14 +63,14 @@ pub struct Sample {
     pub agent_cpu_ns: u64,
     /// Its resident set, bytes.
     pub agent_rss_bytes: u64,
-    /// Pressure of the guest so far, `some total` of /proc/pressure/cpu, us; none where the kernel lacks it.
-    pub psi_cpu_some_us: Option<u64>,
+    /// Pressure of the guest so far, `some total` of /proc/pressure/cpu, ns; none where the kernel lacks it.
+    pub psi_cpu_some_ns: Option<u64>,
     /// The same of memory.
-    pub psi_memory_some_us: Option<u64>,
+    pub psi_memory_some_ns: Option<u64>,
     /// The same of I/O.
-    pub psi_io_some_us: Option<u64>,
-    /// Time stolen by the hypervisor so far, all CPUs, ms; none where it does not say.
-    pub steal_ms: Option<u64>,
+    pub psi_io_some_ns: Option<u64>,
+    /// Time stolen by the hypervisor so far, all CPUs, ns; none where it does not say.
+    pub steal_ns: Option<u64>,
     /// Edges that the agent has read so far.
     pub edges_read: u64,
     /// What a graphics processor was doing then, where this row was made for one.
@@ -154,10 +149,10 @@ pub(super) static SAMPLES: LazyLock<Table<Sample>> = LazyLock::new(|| {
         integer!(Sample: "time_ns", "CLOCK_MONOTONIC", time_ns),
         integer!(Sample: "agent_cpu_ns", "CPU time of the agent so far", agent_cpu_ns),
         integer!(Sample: "agent_rss_bytes", "resident set of the agent", agent_rss_bytes),
-        optional!(Sample: "psi_cpu_some_us", "CPU pressure so far", psi_cpu_some_us),
-        optional!(Sample: "psi_memory_some_us", "memory pressure so far", psi_memory_some_us),
-        optional!(Sample: "psi_io_some_us", "I/O pressure so far", psi_io_some_us),
-        optional!(Sample: "steal_ms", "stolen by the hypervisor so far, all CPUs", steal_ms),
+        optional!(Sample: "psi_cpu_some_ns", "CPU pressure so far", psi_cpu_some_ns),
+        optional!(Sample: "psi_memory_some_ns", "memory pressure so far", psi_memory_some_ns),
+        optional!(Sample: "psi_io_some_ns", "I/O pressure so far", psi_io_some_ns),
+        optional!(Sample: "steal_ns", "stolen by the hypervisor so far, all CPUs", steal_ns),
         integer!(Sample: "edges_read", "edges that the agent has read so far", edges_read),
     ];
     columns.extend(gpu::columns());
@@ -216,59 +211,13 @@ fn interval() -> Vec<Column<PhaseRow>> {
     let mut columns = thread_id(|row: &PhaseRow| &row.phase.thread, |row| &mut row.phase.thread);
     columns.push(integer!(PhaseRow: "start_ns", "CLOCK_MONOTONIC", phase.start_ns));
     columns.push(integer!(PhaseRow: "duration_ns", "begin to end", phase.duration_ns));
-    columns.push(integer!(
-        PhaseRow: "suspended_ns",
-        "on no thread; with the accounts it makes the duration",
-        phase.suspended_ns
-    ));
-    columns.extend(ledger(
-        |row: &PhaseRow| (&row.phase.accounts, &row.phase.counts),
-        |row| (&mut row.phase.accounts, &mut row.phase.counts),
-    ));
-    let pause = integer!(
-        PhaseRow: "overlay_pause_ns",
-        "the whole guest was stopped: part of whatever accounts the time went to",
-        phase.pause_ns
-    );
-    columns.push(Column { may_lack: true, ..pause });
-    columns.extend(helpers());
-    columns
-}
-
-fn helpers() -> Vec<Column<PhaseRow>> {
-    let mut columns = Vec::new();
-    let mut times = |name: String, help, get: Read, set: Write| {
-        let column = integer("", help, get, set);
-        columns.push(Column { name: name.into(), may_lack: true, ..column });
-    };
-    for (index, account) in Account::ALL.into_iter().enumerate() {
-        times(
-            format!("helper_{}_ns", account.name()),
-            "time of other threads of the process meanwhile, outside phases of their own",
-            Box::new(move |row| row.phase.helpers.accounts.0[index]),
-            Box::new(move |row, value| row.phase.helpers.accounts.0[index] = value),
-        );
-    }
-    for (index, account) in KEPT.into_iter().enumerate() {
-        times(
-            format!("helper_wait_on_cpu_{}_ns", account.name()),
-            "at least one of them was kept from running so while the phase's thread was on a CPU",
-            Box::new(move |row| row.phase.helpers.wait.on_cpu[index]),
-            Box::new(move |row, value| row.phase.helpers.wait.on_cpu[index] = value),
-        );
-        times(
-            format!("helper_wait_waiting_{}_ns", account.name()),
-            "the same while the phase's thread waited",
-            Box::new(move |row| row.phase.helpers.wait.waiting[index]),
-            Box::new(move |row, value| row.phase.helpers.wait.waiting[index] = value),
-        );
-    }
-    times(
-        "helper_threads".to_owned(),
-        "threads of the process beside the phase's own, at its end",
-        Box::new(|row| u64::from(row.phase.helpers.threads)),
-        Box::new(|row, value| row.phase.helpers.threads = value as u32),
-    );
+    columns.extend(Quantity::all().map(|quantity| {
+        metric(
+            quantity.row(),
+            move |row: &PhaseRow| row.phase.get(quantity),
+            move |row, value| row.phase.set(quantity, value),
+        )
+    }));
     let shared = flag!(PhaseRow: "helper_shared", "other requests were in flight: an equal share", phase.helpers.shared);
     let partial = flag!(PhaseRow: "helper_partial", "some helpers are in no sum", phase.helpers.partial);
     columns.extend([shared, partial].map(|column| Column { may_lack: true, ..column }));

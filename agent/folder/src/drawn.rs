@@ -5,8 +5,8 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::Sample;
 use crate::phase::{
-    Accounts, Blame, COUNT_NAMES, Counts, Ending, GpuReading, HelperWait, Helpers, KEPT, Mark, Phase,
-    PhaseKind, Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
+    Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, KEPT, Mark, Phase, PhaseKind,
+    Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
 };
 
 fn thread_id() -> impl Strategy<Value = ThreadId> {
@@ -14,7 +14,7 @@ fn thread_id() -> impl Strategy<Value = ThreadId> {
 }
 
 fn counts() -> impl Strategy<Value = Counts> {
-    any::<[u64; COUNT_NAMES.len()]>().prop_map(Counts::from_array)
+    any::<[u64; COUNTS]>().prop_map(Counts::from_array)
 }
 
 fn trace() -> impl Strategy<Value = TraceIds> {
@@ -154,15 +154,15 @@ pub(super) fn samples() -> impl Strategy<Value = Vec<Sample>> {
     let sample = (any::<[u64; 4]>(), any::<[Option<u64>; 4]>(), gpu);
     vec(
         sample.prop_map(|([time_ns, agent_cpu_ns, agent_rss_bytes, edges_read], optional, gpu)| {
-            let [psi_cpu_some_us, psi_memory_some_us, psi_io_some_us, steal_ms] = optional;
+            let [psi_cpu_some_ns, psi_memory_some_ns, psi_io_some_ns, steal_ns] = optional;
             Sample {
                 time_ns,
                 agent_cpu_ns,
                 agent_rss_bytes,
-                psi_cpu_some_us,
-                psi_memory_some_us,
-                psi_io_some_us,
-                steal_ms,
+                psi_cpu_some_ns,
+                psi_memory_some_ns,
+                psi_io_some_ns,
+                steal_ns,
                 edges_read,
                 gpu,
             }

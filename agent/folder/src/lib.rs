@@ -21,6 +21,7 @@ mod columns;
 mod drawn;
 mod error;
 mod footer;
+mod former;
 mod gpu;
 mod histogram_index;
 mod histograms;

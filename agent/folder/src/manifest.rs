@@ -1,6 +1,6 @@
 //! `manifest.json`: what was run, where, when, how completely it was seen, and the folder's other contents.
 //!
-//! Plain serde structs, format 1; callers fill them. Readers ignore unknown fields, and missing ones are
+//! Plain serde structs, format 2; callers fill them. Readers ignore unknown fields, and missing ones are
 //! empty, so that one may be added without a new format.
 
 use std::collections::BTreeMap;
@@ -17,8 +17,9 @@ use crate::{
     phase::Restored,
 };
 
-/// The format written, and the newest read. It goes up when an old reader would get something wrong.
-pub const FORMAT: u32 = 1;
+/// The format written, and the newest read. It goes up when an old reader would get something wrong: since 2
+/// times are no longer called counts, and all are in ns.
+pub const FORMAT: u32 = 2;
 
 /// Maximum number of restorations that are kept: the first ones.
 pub const MOST_RESTORED: usize = 256;

@@ -17,6 +17,7 @@ use super::{
     close,
     closed::{BATCH_ROWS, Closed, Empty},
     error::{Error, Result},
+    former,
     limits::Fault,
     opening::Place,
     stream,
@@ -60,8 +61,9 @@ impl<R> Rows<R> {
     ) -> Result<Self> {
         let mut left_out: Vec<bool> = table.columns.iter().map(is_unwanted).collect();
         let mut is_left_out = |name: &str, empty: Option<Empty>| {
-            // Unknown columns are skipped, except those with times: a reader must not miss time.
-            let Some(index) = table.columns.iter().position(|column| column.name == name) else {
+            // What this program does not know it does not read, but it must hear of times that it lacks.
+            let Some(index) = table.columns.iter().position(|column| column.name == former::today(name))
+            else {
                 return !is_account(name);
             };
             left_out[index] |= empty.is_some_and(|empty| table.columns[index].is_blank(empty));

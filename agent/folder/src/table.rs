@@ -16,6 +16,7 @@ use arrow::{
 
 use super::{
     closed::Empty,
+    former,
     texts::{Words, decode_hex, decode_words, encode_hex},
 };
 use crate::untrusted::Untrusted;
@@ -192,7 +193,14 @@ impl<R> Column<R> {
         }
     }
 
-    fn decode(&self, array: &ArrayRef, rows: &mut [R], words: &mut Words) -> Result<(), Mismatch> {
+    /// Puts the values of an array into rows, each `factor` times.
+    fn decode(
+        &self,
+        array: &ArrayRef,
+        factor: u64,
+        rows: &mut [R],
+        words: &mut Words,
+    ) -> Result<(), Mismatch> {
         let senseless = |what: &str| Mismatch::Senseless(format!("column `{}`: {what}", self.name));
         if !self.takes(array.data_type()) {
             return Err(senseless("values of another kind"));
@@ -201,6 +209,7 @@ impl<R> Column<R> {
             Ok(array) => array,
             Err(error) => return Err(senseless(&error.to_string())),
         };
+        let array = if factor == 1 { array } else { multiplied(&array, factor) };
         if array.null_count() > 0 && !self.is_nullable() {
             return Err(senseless("a value is missing"));
         }
@@ -241,6 +250,13 @@ impl<R> Column<R> {
         };
         if sensible { Ok(()) } else { Err(senseless("a word that has no meaning there")) }
     }
+}
+
+/// The same array if it is none of Int64.
+fn multiplied(array: &ArrayRef, factor: u64) -> ArrayRef {
+    let times = |value: i64| value.saturating_mul(factor.cast_signed());
+    let signed = array.as_primitive_opt::<Int64Type>();
+    signed.map_or_else(|| Arc::clone(array), |array| Arc::new(array.unary::<_, Int64Type>(times)))
 }
 
 /// A time that some accounts need to add up.
@@ -312,7 +328,7 @@ impl<R> Table<R> {
         words: &mut Words,
         rows: &'a mut VecDeque<R>,
     ) -> Result<&'a mut [R], Mismatch> {
-        let known = |name: &str| self.columns.iter().any(|column| column.name == name);
+        let known = |name: &str| self.columns.iter().any(|column| column.name == former::today(name));
         let fields = batch.schema_ref().fields();
         if let Some(field) = fields.iter().find(|field| is_account(field.name()) && !known(field.name())) {
             return Err(Mismatch::Unknown(field.name().clone()));
@@ -324,8 +340,12 @@ impl<R> Table<R> {
             if left_out.get(index).is_some_and(|left_out| *left_out) {
                 continue;
             }
-            match batch.column_by_name(&column.name) {
-                Some(array) => column.decode(array, rows, words)?,
+            let former = || {
+                let former = former::of(&column.name)?;
+                batch.column_by_name(former.name).map(|array| (array, former.factor))
+            };
+            match batch.column_by_name(&column.name).map(|array| (array, 1)).or_else(former) {
+                Some((array, factor)) => column.decode(array, factor, rows, words)?,
                 None if column.may_lack || column.at_close => {}
                 None => return Err(Mismatch::Senseless(format!("column `{}` is missing", column.name))),
             }

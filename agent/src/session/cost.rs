@@ -60,15 +60,16 @@ fn status_bytes(field: &str) -> Option<u64> {
 fn pressure(resource: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/pressure/{resource}")).ok()?;
     let some = text.lines().find(|line| line.starts_with("some "))?;
-    some.rsplit_once("total=")?.1.trim().parse().ok()
+    let us: u64 = some.rsplit_once("total=")?.1.trim().parse().ok()?;
+    us.checked_mul(1_000)
 }
 
-/// Steal of all CPUs, ms: the eighth number of /proc/stat's first line, in ticks of 10 ms (USER_HZ is 100
+/// Steal of all CPUs, ns: the eighth number of /proc/stat's first line, in ticks of 10 ms (USER_HZ is 100
 /// everywhere).
-fn steal_ms() -> Option<u64> {
+fn steal_ns() -> Option<u64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: u64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
-    Some(ticks * 10)
+    Some(ticks * 10_000_000)
 }
 
 /// A sample of the guest and the agent, including the CPU time of the NVML process.
@@ -77,10 +78,10 @@ pub(crate) fn sample(edges_read: u64, nvml: Duration) -> Sample {
         time_ns: clock::now_ns(),
         agent_cpu_ns: (cpu() + nvml).as_nanos() as u64,
         agent_rss_bytes: status_bytes("VmRSS:").unwrap_or(0),
-        psi_cpu_some_us: pressure("cpu"),
-        psi_memory_some_us: pressure("memory"),
-        psi_io_some_us: pressure("io"),
-        steal_ms: steal_ms(),
+        psi_cpu_some_ns: pressure("cpu"),
+        psi_memory_some_ns: pressure("memory"),
+        psi_io_some_ns: pressure("io"),
+        steal_ns: steal_ns(),
         edges_read,
         gpu: None,
     }

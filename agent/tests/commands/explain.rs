@@ -69,7 +69,7 @@ fn change_manifest(folder: &Path, change: impl FnOnce(&mut Value)) {
 #[test]
 fn a_later_format_and_a_damaged_folder() {
     let (_parent, folder) = closed(&usual(30));
-    change_manifest(&folder, |manifest| manifest["format"] = 2.into());
+    change_manifest(&folder, |manifest| manifest["format"] = 3.into());
     assert_snapshot!(explain(&folder, &[], 2));
     fs::write(folder.join("manifest.json"), "{\"format\": 1,").unwrap();
     assert_snapshot!(explain(&folder, &[], 2));

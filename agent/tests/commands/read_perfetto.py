@@ -47,7 +47,7 @@ for name, begin, length, event in slices:
     if row and "wait" not in event.categories:
         told = {note.name: note.uint_value for note in event.debug_annotations}
         times = sum(ns for key, ns in told.items() if key.startswith("time."))
-        assert times + told.get("suspended_ns", 0) in (length, 0), (name, begin)
+        assert times in (length, 0), (name, begin)
         assert told.get("time.cpu_ns", 0) == row["time_cpu_ns"]
 threads = sum(track.HasField("thread") for track in names.values())
 counters = sum(track.HasField("counter") for track in names.values())

@@ -237,8 +237,8 @@ fn hostile_names_are_shown_as_text() {
 
 /// One folder of eleven is spoilt: it is named, and the others are compared.
 #[rstest]
-#[case::corrupt("\"format\": 1", "\"format\" 1", "damaged file in the run folder: ")]
-#[case::newer("\"format\": 1", "\"format\": 7", "run folder of a newer format: ")]
+#[case::corrupt("\"format\": 2", "\"format\" 2", "damaged file in the run folder: ")]
+#[case::newer("\"format\": 2", "\"format\": 7", "run folder of a newer format: ")]
 fn a_folder_that_cannot_be_read(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
     let directory = folders(6, &[clean(), slow()]);
     let name = tamper(directory.path(), from, to);
@@ -251,7 +251,7 @@ fn a_folder_that_cannot_be_read(#[case] from: &str, #[case] to: &str, #[case] ex
 #[test]
 fn a_truncated_table_is_named_and_left_out() {
     let directory = folders(6, &[clean(), slow()]);
-    let name = tamper(directory.path(), "\"format\": 1", "\"format\": 1");
+    let name = tamper(directory.path(), "\"format\": 2", "\"format\": 2");
     let table = directory.path().join(&name).join("phases.parquet");
     let bytes = fs::read(&table).unwrap();
     fs::write(&table, &bytes[..bytes.len() / 2]).unwrap();

@@ -48,13 +48,13 @@ fn threads_of_a_program_without_marks_stand_in_groups() {
     assert_eq!(summary["groups"].as_array().map(Vec::len), Some(0), "no request");
     let workers = group(&summary, "grpc_*", &WORKERS);
     assert_eq!(workers["threads"], 3);
-    assert!(ns(&workers["time_ns"]["cpu"]) >= truth("grpc"), "{workers:#} and {}", truth("grpc"));
+    assert!(ns(&workers["time"]["cpu_ns"]) >= truth("grpc"), "{workers:#} and {}", truth("grpc"));
     let watch = group(&summary, "net-watch", &["loop"]);
     assert_eq!(watch["threads"], 1);
-    assert!(ns(&watch["time_ns"]["poll"]) > ns(&watch["active_ns"]), "{watch:#}");
+    assert!(ns(&watch["time"]["poll_ns"]) > ns(&watch["active_ns"]), "{watch:#}");
     let groups = summary["threads"]["groups"].as_array().expect("groups are a list");
     let main = groups.iter().filter(|group| group["role"] == "main");
-    let mains_ns: u64 = main.map(|group| ns(&group["time_ns"]["cpu"])).sum();
+    let mains_ns: u64 = main.map(|group| ns(&group["time"]["cpu_ns"])).sum();
     assert!(mains_ns >= truth("main"), "{groups:#?} and {}", truth("main"));
     assert_eq!(summary["threads"]["active_inside_phases_ns"], 0);
 }
@@ -72,7 +72,7 @@ fn what_threads_did_outside_phases_is_told_beside_them() {
     assert!(inside_ns >= truth("main"), "{inside_ns} and {}", truth("main"));
     assert!(inside_ns <= request.duration_ns, "{inside_ns} and {}", request.duration_ns);
     let workers = group(&summary, "grpc_*", &WORKERS);
-    assert!(ns(&workers["time_ns"]["cpu"]) >= truth("grpc"), "{workers:#} and {}", truth("grpc"));
+    assert!(ns(&workers["time"]["cpu_ns"]) >= truth("grpc"), "{workers:#} and {}", truth("grpc"));
 }
 
 /// All its threads have the name of the program: those of OpenMP are recognised by what they wait in.

@@ -24,12 +24,12 @@ fn answers_are_counted_with_their_time(#[case] is_raw: bool) {
             return skipped(name, "this kernel does not say what is sent");
         }
         let (counts, fact) = (seen.request(1).counts, |name: &str| seen.book.fact(name));
-        agreement::count(name, "answers", counts.net_answer, (fact("answers"), fact("answers")));
-        agreement::time(name, "answers", counts.net_answer_ns, (fact("shortest"), fact("longest")), 0);
+        agreement::count(name, "answers", counts.net_response, (fact("answers"), fact("answers")));
+        agreement::time(name, "answers", counts.net_response_ns, (fact("shortest"), fact("longest")), 0);
         agreement::count(name, "round trips", counts.net_round_trip_ns, (fact("least"), fact("most")));
         for number in 2..=3 {
             let counts = seen.request(number).counts;
-            assert_eq!((counts.net_answer, counts.net_answer_ns), (0, 0), "asked in another request");
+            assert_eq!((counts.net_response, counts.net_response_ns), (0, 0), "asked in another request");
         }
         assert_eq!((seen.request(2).counts.net_send, seen.request(3).counts.net_recv), (1, 1));
     });

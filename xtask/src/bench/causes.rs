@@ -187,7 +187,7 @@ fn of_late_helpers(hits: [&[f64]; 2]) -> Row {
 
 fn faults(compared: &Value) -> Result<String> {
     let counts = compared.pointer("/platforms/0/counts").and_then(Value::as_array);
-    let faults = counts.and_then(|counts| counts.iter().find(|count| count["name"] == "fault.minor"));
+    let faults = counts.and_then(|counts| counts.iter().find(|count| count["name"] == "count.fault.minor"));
     let faults = faults.context("`compare` tells of no faults")?;
     let of = |side: &str| faults[side].as_f64().context("`compare` tells of no number of faults");
     Ok(format!("{:.0} and {:.1}", of("value")?, of("baseline")?))

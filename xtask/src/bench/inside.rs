@@ -64,7 +64,7 @@ fn by_agent(process: &Value) -> Result<[u64; KINDS.len() + 1]> {
     let mut counts = [0; KINDS.len() + 1];
     for (count, kind) in counts.iter_mut().zip(KINDS) {
         let name = format!("sample.{kind}");
-        *count = process["counts"][&name].as_u64().with_context(|| format!("the agent says no `{name}`"))?;
+        *count = process["count"][&name].as_u64().with_context(|| format!("the agent says no `{name}`"))?;
     }
     Ok(counts)
 }

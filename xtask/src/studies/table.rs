@@ -69,10 +69,12 @@ impl Line {
             value.as_f64().with_context(|| format!("{name}: the agent says no `{what}`"))
         };
         let all_ns = number(&group["latency"]["sum_ns"], "sum_ns")?;
-        let times = group["time_ns"].as_object().context("the agent says no `time_ns`")?;
+        let times = group["time"].as_object().context("the agent says no `time`")?;
         let mut accounts: Vec<(String, f64)> = times
             .iter()
-            .filter_map(|(account, ns)| Some((account.clone(), ns.as_f64()? / all_ns.max(1.0))))
+            .filter_map(|(key, ns)| {
+                Some((key.strip_suffix("_ns")?.to_owned(), ns.as_f64()? / all_ns.max(1.0)))
+            })
             .filter(|(_, share)| *share > 0.0)
             .collect();
         accounts.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -211,7 +213,9 @@ mod tests {
                 {
                     "name": "step",
                     "latency": { "count": 10, "sum_ns": 12_000_000_000_u64, "p50_ns": 1_200_000_000 },
-                    "time_ns": { "cpu": 11_400_000_000_u64, "runq": 599_000_000, "lock": 1_000_000, "net": 0 },
+                    "time": {
+                        "cpu_ns": 11_400_000_000_u64, "runq_ns": 599_000_000, "lock_ns": 1_000_000, "net_ns": 0,
+                    },
                     "phases": [
                         { "path": ["data"], "duration": { "p50_ns": 1_500, "sum_ns": 12_000_000 } },
                         { "path": ["forward"], "duration": { "p50_ns": 400_000_000, "sum_ns": 11_982_000_000_u64 } },
@@ -242,7 +246,7 @@ mod tests {
             let rest = json!({ "path": ["(outside phases)"], "duration": { "p50_ns": 1, "sum_ns": 1_000_000 - inside_ns } });
             let group = json!({
                 "name": "step", "latency": { "count": 1, "sum_ns": 1_000_000, "p50_ns": 1_000_000 },
-                "time_ns": { "cpu": 1_000_000 - other_ns, "other": other_ns }, "phases": [phase, rest],
+                "time": { "cpu_ns": 1_000_000 - other_ns, "other_ns": other_ns }, "phases": [phase, rest],
             });
             let agent = json!({ "fidelity": "full", "folder": "", "groups": [group] });
             let planned = Planned { words: Vec::new(), cut: None };

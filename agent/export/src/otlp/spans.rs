@@ -12,7 +12,6 @@ use opentelemetry_proto::tonic::{
     trace::v1::{Span, SpanFlags, span::SpanKind},
 };
 
-pub(super) use super::keys::{COUNT_KEYS, HELPER_KEYS, HELPER_WAIT_KEYS, HELPER_WAIT_ON_CPU_KEYS, TIME_KEYS};
 use super::{
     LiveVerdict, answered, breakdown, gpus,
     message::{attribute, integer, text, texts},
@@ -22,7 +21,7 @@ use super::{
     wait_spans,
     waits::{self, Chosen},
 };
-use crate::phase::{Ending, HelperWait, Phase, PhaseKind, Request};
+use crate::phase::{Ending, Phase, PhaseKind, Request};
 
 /// Attribute key of the enclosing phase's span id, in hexadecimal, where the parent is a span of the
 /// program's own.
@@ -176,20 +175,8 @@ fn attributes(phase: &Phase) -> Vec<KeyValue> {
     if phase.kind != PhaseKind::Process {
         number("guestscope.request", phase.request);
     }
-    let times = TIME_KEYS.into_iter().zip(phase.accounts.0);
-    let counts = COUNT_KEYS.into_iter().zip(phase.counts.to_array());
-    let suspended =
-        [("guestscope.suspended_ns", phase.suspended_ns), ("guestscope.overlay.pause_ns", phase.pause_ns)];
-    let helpers = HELPER_KEYS.into_iter().zip(phase.helpers.accounts.0);
-    let HelperWait { on_cpu, waiting } = phase.helpers.wait;
-    let helper_waits = HELPER_WAIT_KEYS
-        .into_iter()
-        .zip(on_cpu.iter().zip(&waiting).map(|(on_cpu, waiting)| on_cpu.saturating_add(*waiting)));
-    let beside = helpers.chain(helper_waits).chain(HELPER_WAIT_ON_CPU_KEYS.into_iter().zip(on_cpu));
-    for (key, value) in
-        suspended.into_iter().chain(times).chain(counts).chain(beside).filter(|&(_, value)| value > 0)
-    {
-        number(key, value);
+    for (quantity, value) in phase.quantities() {
+        number(quantity.row().attribute, value);
     }
     attributes.extend(breakdown::line(phase).map(|line| text("guestscope.breakdown", line)));
     if phase.helpers.shared {

@@ -15,7 +15,6 @@ use std::{
     io::{self, Write},
 };
 
-use guestscope_contract::Account;
 use prost::Message as _;
 use rand_xoshiro::{
     SplitMix64,
@@ -28,7 +27,7 @@ use self::messages::{
     TrackDescriptor, TrackEvent, Value,
 };
 use crate::{
-    phase::{COUNT_NAMES, GpuReading, Mark, Phase, PhaseKind, Request, Thread, ThreadId, Wait},
+    phase::{GpuReading, Mark, Phase, PhaseKind, Request, Thread, ThreadId, Wait},
     run::{ClockPair, Sample},
 };
 
@@ -198,10 +197,10 @@ impl<W: Write> Packets<W> {
         let counters = [
             ("agent CPU time", "ns", Some(sample.agent_cpu_ns)),
             ("agent memory", "bytes", Some(sample.agent_rss_bytes)),
-            ("CPU pressure (some)", "us", sample.psi_cpu_some_us),
-            ("memory pressure (some)", "us", sample.psi_memory_some_us),
-            ("I/O pressure (some)", "us", sample.psi_io_some_us),
-            ("steal, all CPUs", "ms", sample.steal_ms),
+            ("CPU pressure (some)", "ns", sample.psi_cpu_some_ns),
+            ("memory pressure (some)", "ns", sample.psi_memory_some_ns),
+            ("I/O pressure (some)", "ns", sample.psi_io_some_ns),
+            ("steal, all CPUs", "ns", sample.steal_ns),
         ];
         for (index, (name, unit, value)) in counters.into_iter().enumerate() {
             self.counter(uuid(OF_COUNTER, index as u64, 0), (name, unit), (sample.time_ns, value))?;
@@ -356,12 +355,7 @@ fn annotations(phase: &Phase) -> Vec<DebugAnnotation> {
         all.push(number("request", phase.request));
         all.push(word("trace_id", &format!("{:032x}", u128::from_be_bytes(phase.trace.trace_id))));
     }
-    let times = Account::ALL.into_iter().zip(phase.accounts.0).filter(|(_, ns)| *ns > 0);
-    all.extend(times.map(|(account, ns)| number(&format!("time.{}_ns", account.name()), ns)));
-    if phase.suspended_ns > 0 {
-        all.push(number("suspended_ns", phase.suspended_ns));
-    }
-    let counts = COUNT_NAMES.into_iter().zip(phase.counts.to_array()).filter(|(_, count)| *count > 0);
-    all.extend(counts.map(|(name, count)| number(&format!("count.{name}"), count)));
+    let quantities = phase.quantities();
+    all.extend(quantities.map(|(quantity, value)| number(quantity.row().full_name(), value)));
     all
 }

@@ -9,7 +9,7 @@ use crate::untrusted::Untrusted;
 use super::{
     TailVerdict,
     quantiles::{Durations, MiddleHalf},
-    split::{CAUSES, Split, Sums},
+    split::{Split, Sums},
     tally::{ByName, Standing, request_split},
     tree::latency_ns,
     typical::{Standard, exact_means},
@@ -106,9 +106,9 @@ impl Kind {
     fn refresh(&mut self, count: u64) {
         self.refresh_at = count + (count / 32).clamp(1, REFRESH_AT_MOST);
         self.half = self.latencies.middle_half();
-        let means: [u64; CAUSES] =
-            exact_means(&self.middle.0, self.middle_count).try_into().expect("one mean per cause");
-        let typical = Split(means, self.middle.mean_beside(self.middle_count));
+        let times: Vec<u128> = self.middle.time().map(|(_, ns)| ns).collect();
+        let means = exact_means(&times, self.middle_count);
+        let typical = self.middle.means(self.middle_count).with_time(means);
         self.standard = Standard { quantiles: self.latencies.quantiles(), typical };
     }
 }

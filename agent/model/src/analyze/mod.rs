@@ -17,6 +17,7 @@
 //!   Sums, means, minima and maxima are exact.
 
 pub mod advice;
+mod cause;
 pub mod compare;
 mod evidence;
 pub mod explain;
@@ -38,14 +39,15 @@ pub mod samples;
 #[cfg(test)]
 mod tests;
 
+pub use cause::{CAUSES, Cause, Overlay};
 pub use headline::{ENOUGH_REQUESTS, Headline};
 pub use helped::Helped;
 pub use live::{Live, LiveProgress, WARM_REQUESTS};
 pub use quantiles::{Band, Quantiles};
 pub use rows::{Row, RowKind};
-pub use split::{CAUSES, Cause, Overlay, Split, Sums};
+pub use split::{Parts, Split, Sums};
 pub use summary::{Excess, Group, LeftOut, ProcessRow, SLOWEST, Slow, Summary};
-pub use threads::{ACTIVE, OTHER_THREADS, Role, ThreadGroup, ThreadGroups};
+pub use threads::{OTHER_THREADS, Role, ThreadGroup, ThreadGroups, is_active};
 pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 
 /// Position of a row's duration among those of the same name, for columns and attributes.

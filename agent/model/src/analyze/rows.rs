@@ -3,7 +3,7 @@
 //! Yields [`Row`]. Times are those of whole phases including nested ones; only [`RowKind::Outside`] is a
 //! remainder.
 
-use crate::phase::{COUNT_NAMES, Counts, Phase};
+use crate::phase::{COUNTS, Counts, Phase};
 use crate::untrusted::Untrusted;
 
 use super::{
@@ -39,8 +39,8 @@ pub struct Row {
     pub share: f64,
     /// Where the time went, exact sums over `duration.count` phases.
     pub sums: Sums,
-    /// Events, exact sums, in the order of [`COUNT_NAMES`].
-    pub counts: [u128; COUNT_NAMES.len()],
+    /// Events, exact sums, in the order of [`Metric::ALL`].
+    pub counts: [u128; COUNTS],
 }
 
 /// A row while requests come.
@@ -48,13 +48,13 @@ pub struct Row {
 pub(super) struct RowTally {
     pub(super) durations: Durations,
     pub(super) sums: Sums,
-    pub(super) counts: [u128; COUNT_NAMES.len()],
+    pub(super) counts: [u128; COUNTS],
 }
 
 // Rust implements `Default` only for arrays of up to 32 elements.
 impl Default for RowTally {
     fn default() -> Self {
-        Self { durations: Durations::default(), sums: Sums::default(), counts: [0; COUNT_NAMES.len()] }
+        Self { durations: Durations::default(), sums: Sums::default(), counts: [0; COUNTS] }
     }
 }
 
@@ -66,7 +66,7 @@ impl RowTally {
     }
 }
 
-pub(super) fn add_counts(sums: &mut [u128; COUNT_NAMES.len()], counts: &Counts) {
+pub(super) fn add_counts(sums: &mut [u128; COUNTS], counts: &Counts) {
     for (sum, count) in sums.iter_mut().zip(counts.to_array()) {
         *sum += u128::from(count);
     }

@@ -6,16 +6,17 @@
 
 use std::{collections::HashMap, convert::Infallible};
 
-use crate::phase::{COUNT_NAMES, Counts, Request, Thread, Wait};
+use crate::phase::{COUNTS, Counts, Request, Thread, Wait};
 use crate::untrusted::Untrusted;
 
 use super::{
     TailVerdict,
+    cause::Cause,
     headline::Headline,
     helped::Helped,
     quantiles::Quantiles,
     rows::{Row, RowKind},
-    split::{Cause, Split, Sums},
+    split::{Split, Sums},
     tally::{ByName, Candidate, GroupTally, Standing, Tally, request_split},
     threads::ThreadGroups,
     tree::{OTHER, PlaceId, ROOT, Tree, latency_ns},
@@ -114,9 +115,9 @@ pub struct Group {
     pub throughput_per_s: f64,
     /// Where the latencies went, exact sums.
     pub sums: Sums,
-    /// Events of the requests' threads, exact sums, in the order of [`COUNT_NAMES`].
-    pub counts: [u128; COUNT_NAMES.len()],
-    /// Activity of other threads of the process at the same time.
+    /// Events of the requests' threads, exact sums, in the order of [`Metric::ALL`].
+    pub counts: [u128; COUNTS],
+    /// What other threads of the process did beside them.
     pub helped: Helped,
     /// Latency of the typical request, ns.
     pub typical_ns: u64,

@@ -7,14 +7,15 @@ use std::collections::HashMap;
 
 use guestscope_contract::Account;
 
-use crate::phase::{COUNT_NAMES, Ending, PhaseKind, Request};
+use crate::phase::{COUNTS, Ending, PhaseKind, Request};
 use crate::untrusted::Untrusted;
 
 use super::{
+    cause::Cause,
     helped::Helped,
     quantiles::Durations,
     rows::{RowTally, add_counts},
-    split::{Cause, Split, Sums},
+    split::{Split, Sums},
     summary::{LeftOut, ProcessRow, SLOWEST},
     tree::{ALL_PLACES, Leaves, Located, OTHER_REQUESTS, PlaceId, ROOT, Tree, latency_ns},
 };
@@ -95,7 +96,7 @@ pub(super) struct GroupTally {
     pub(super) tree: Tree,
     pub(super) latency: Durations,
     pub(super) sums: Sums,
-    pub(super) counts: [u128; COUNT_NAMES.len()],
+    pub(super) counts: [u128; COUNTS],
     pub(super) helped: Helped,
     pub(super) first_start_ns: u64,
     pub(super) last_end_ns: u64,
@@ -113,7 +114,7 @@ impl GroupTally {
             tree: Tree::new(name),
             latency: Durations::default(),
             sums: Sums::default(),
-            counts: [0; COUNT_NAMES.len()],
+            counts: [0; COUNTS],
             helped: Helped::default(),
             first_start_ns: u64::MAX,
             last_end_ns: 0,

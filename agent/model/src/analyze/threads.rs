@@ -7,12 +7,9 @@
 
 use std::{cmp::Reverse, collections::HashMap};
 
-use guestscope_contract::Account;
+use guestscope_contract::{Account, metrics::WaitsFor};
 
-use super::{
-    pattern::pattern,
-    split::{Cause, Sums},
-};
+use super::{cause::Cause, pattern::pattern, split::Sums};
 use crate::{
     phase::{Accounts, Counts, Thread},
     untrusted::Untrusted,
@@ -22,9 +19,10 @@ use crate::{
 pub(super) const GROUPS: usize = 10;
 /// Groups that are kept apart while threads come; of more, the half that was active least becomes one.
 const KEPT: usize = 1_024;
-/// Accounts that are no idleness.
-pub const ACTIVE: [Account; 6] =
-    [Account::Cpu, Account::Runq, Account::Throttled, Account::BlockIo, Account::Gpu, Account::Fault];
+/// Whether a thread in this account has work: it runs, waits for a CPU, or for a device that works for it.
+pub const fn is_active(account: Account) -> bool {
+    matches!(account.waits_for(), WaitsFor::Nothing | WaitsFor::Cpu | WaitsFor::Device)
+}
 
 /// Role of a thread in its process, as far as its accounts show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -96,7 +94,11 @@ impl ThreadGroup {
 }
 
 fn active_ns(sums: &Sums) -> u128 {
-    ACTIVE.iter().map(|&account| sums.get(Cause::Account(account))).sum()
+    Account::ALL
+        .into_iter()
+        .filter(|&account| is_active(account))
+        .map(|account| sums.get(Cause::Account(account)))
+        .sum()
 }
 
 /// All threads of a run.
@@ -184,8 +186,8 @@ impl Tally {
         };
         for (account, ns) in thread.accounts.iter() {
             let outside_ns = ns.saturating_sub(thread.inside.get(account));
-            one.sums.0[account as usize] = u128::from(outside_ns);
-            if ACTIVE.contains(&account) {
+            one.sums.accounts[account as usize] = u128::from(outside_ns);
+            if is_active(account) {
                 self.active_inside_ns += u128::from(ns - outside_ns);
             }
         }

@@ -7,8 +7,9 @@ use crate::phase::Request;
 
 use super::{
     TailVerdict,
+    cause::{CAUSES, Cause},
     quantiles::{Band, MiddleHalf, Quantiles},
-    split::{BESIDE, CAUSES, Cause, Split, Sums},
+    split::{Split, Sums},
     tally::{GroupTally, request_split},
     tree::{Leaves, OTHER, PlaceId, ROOT, latency_ns},
 };
@@ -69,18 +70,21 @@ impl Middle {
     pub(super) fn finish(&self, order: &[PlaceId], quantiles: Vec<Quantiles>) -> Typical {
         let requests = self.places[ROOT].count;
         let own_order: Vec<PlaceId> = order.iter().copied().chain([ROOT]).collect();
-        let flat: Vec<u128> = own_order.iter().flat_map(|&place| self.own[place].0).collect();
+        let flat: Vec<u128> =
+            own_order.iter().flat_map(|&place| self.own[place].into_time().map(|(_, ns)| ns)).collect();
         let means = exact_means(&flat, requests);
-        let beside = |&place: &PlaceId| self.own[place].mean_beside(requests);
-        let means = means.chunks_exact(CAUSES).zip(own_order.iter().map(beside));
-        let means: Vec<Split> = means.map(|(means, beside)| split_from(means, beside)).collect();
+        let split = |(means, &place): (&[u64], &PlaceId)| {
+            self.own[place].means(requests).with_time(means.iter().copied())
+        };
+        let means: Vec<Split> = means.chunks_exact(CAUSES).zip(&own_order).map(split).collect();
         let own: Vec<(PlaceId, Split)> = own_order.into_iter().zip(means).collect();
         let mut whole = Split::default();
         for (_, split) in &own {
             whole.add(split);
         }
         let mean = |place: &MiddleSums| {
-            split_from(&exact_means(&place.sums.0, place.count), place.sums.mean_beside(place.count))
+            let times: Vec<u128> = place.sums.time().map(|(_, ns)| ns).collect();
+            place.sums.means(place.count).with_time(exact_means(&times, place.count))
         };
         let mut by_place: Vec<Split> = self.places.iter().map(mean).collect();
         by_place[ROOT] = whole;
@@ -89,12 +93,6 @@ impl Middle {
         let half = self.places[ROOT].half;
         Typical { requests, latency_ns: whole.total_ns() as u64, half, own, standards: standards.collect() }
     }
-}
-
-fn split_from(means: &[u64], beside: [u64; BESIDE]) -> Split {
-    let mut split = Split([0; CAUSES], beside);
-    split.0.copy_from_slice(means);
-    split
 }
 
 /// Means of parts in whole numbers, whose sum is the mean of the sum, rounded down: each is rounded down, and

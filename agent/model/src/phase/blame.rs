@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use guestscope_contract::Account;
+use guestscope_contract::{Account, metrics::WaitsFor};
 
 use super::Wait;
 use crate::record::calls_32;
@@ -20,10 +20,6 @@ const RECENT: usize = 16;
 const GONE: usize = 64;
 /// Threads whose waits are kept, at most twice so many: each takes 2 KB.
 const LIVES: usize = 2_048;
-/// Waits of a thread for another thread. Sleep ends by a timer, disks by interrupts.
-const FOR_OTHERS: [Account; 2] = [Account::Lock, Account::Other];
-/// Waits that another thread may end, and a timer or a network card.
-const PERHAPS_FOR_OTHERS: [Account; 2] = [Account::Poll, Account::Net];
 /// System calls that hand something to the waiting thread: bytes, room for more, a connection, its end, a
 /// signal. 32-bit ones are known by the 64-bit call that does the same.
 const HAND_OVER: [libc::c_long; 36] = [
@@ -116,8 +112,11 @@ impl Pasts {
         let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
         let hands_over =
             || calls_32::same(waker_syscall.into()).is_some_and(|call| HAND_OVER.contains(&call));
-        let is_for_others =
-            FOR_OTHERS.contains(&wait.account) || PERHAPS_FOR_OTHERS.contains(&wait.account) && hands_over();
+        let is_for_others = match wait.account.waits_for() {
+            WaitsFor::Thread | WaitsFor::Unknown => true,
+            WaitsFor::Peer => hands_over(),
+            WaitsFor::Nothing | WaitsFor::Cpu | WaitsFor::Device | WaitsFor::Timer => false,
+        };
         let blame = is_for_others.then(|| self.explain(wait, (wait.start_ns, ready_ns))).flatten();
         let waits = &mut self.life(wait.thread.tid).waits;
         if waits.len() == RECENT {

@@ -6,12 +6,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use guestscope_contract::Account;
+use guestscope_contract::{Account, metrics::KEPT};
 
 use super::{Phase, Wait};
-
-/// Accounts in which a thread with work cannot run. A helper in `lock` or `sleep` usually has no work.
-pub const KEPT: [Account; 4] = [Account::Runq, Account::Throttled, Account::BlockIo, Account::Fault];
 
 /// Waits of a process that are kept while a request of it is in flight; the oldest go first.
 const RECENT: usize = 1 << 14;

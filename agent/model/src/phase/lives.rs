@@ -192,7 +192,7 @@ impl Pairing {
                 _ => Counts::default(),
             };
             let name = state.name.clone();
-            let now = Snapshot::new(ledger, time_ns, &counts);
+            let now = Snapshot::new(ledger, time_ns, &counts.with_ledger(ledger));
             let now = self.end_thread(thread, &now, Ending::ObservationStopped, &name);
             if thread.tid == thread.tgid {
                 let name = if name.is_empty() { "(still running)".into() } else { name };

@@ -7,7 +7,6 @@ mod begin;
 mod beside;
 mod blame;
 mod connection;
-mod counts;
 mod flight;
 mod gpu;
 mod helper_waits;
@@ -24,6 +23,7 @@ mod neighbours;
 mod open;
 pub mod pairing;
 mod pauses;
+mod quantities;
 mod restored;
 mod room;
 mod sources;
@@ -36,11 +36,12 @@ mod within;
 use crate::untrusted::Untrusted;
 use guestscope_contract::{ACCOUNTS, Account, Source};
 
+pub use guestscope_contract::metrics::{COUNTS, Counts, KEPT, Metric, Quantity};
+
 pub use self::{
     blame::Blame,
-    counts::{COUNT_NAMES, Counts},
     gpu::{GpuReading, GpuReadings, GpuTally, GpuUse},
-    helper_waits::{HelperWait, KEPT},
+    helper_waits::HelperWait,
     helpers::Helpers,
     limits::{Limits, MOST_PHASES_PER_REQUEST, OPEN_REQUESTS, PHASES_PER_REQUEST},
     pauses::{LEAST_NS as LEAST_PAUSE_NS, Pause, Pauses},

@@ -2,7 +2,9 @@
 //!
 //! Edge numbers count from 1, per thread and copy of the marker library in the process; a gap is a loss.
 
-use guestscope_contract::{Account, Beside, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger};
+use guestscope_contract::{
+    Account, COMM_BYTES, EdgeRecord, TaskRecord, is_at_mark, ledger::Ledger, metrics::Reading,
+};
 
 use super::{Accounts, Counts, ThreadId, io::Ios, stack::Stack, within::Within};
 use crate::untrusted::Untrusted;
@@ -23,48 +25,24 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Snapshot of a ledger, with the open interval up to `time_ns` added to the account of its state. The
     /// rest is read at edges alone, and stands in `beside`.
-    pub(crate) fn new(ledger: &Ledger, time_ns: u64, beside: &Counts) -> Self {
+    pub(crate) fn new(ledger: &Ledger, time_ns: u64, counts: &Counts) -> Self {
         let time_ns = time_ns.max(ledger.since_ns);
         let mut accounts = Accounts(ledger.accounts_at(time_ns));
         // A ledger holds its thread's life. More is torn or damaged; cut here, no sum can overflow later.
         accounts.fit(time_ns.saturating_sub(ledger.born_ns));
-        let [smt, llc, node, remote] = ledger.migrations;
-        Self {
-            time_ns,
-            accounts,
-            counts: Counts {
-                switch_voluntary: u64::from(ledger.voluntary),
-                switch_involuntary: u64::from(ledger.involuntary),
-                wakeup: u64::from(ledger.wakeups),
-                wakeup_delay_ns: ledger.wakeup_delay_ns,
-                steal_ns: ledger.stolen_ns,
-                throttle: u64::from(ledger.throttles),
-                migrate_smt: u64::from(smt),
-                migrate_llc: u64::from(llc),
-                migrate_node: u64::from(node),
-                migrate_remote: u64::from(remote),
-                block_read: u64::from(ledger.block_reads),
-                block_read_bytes: ledger.block_read_bytes,
-                block_write: u64::from(ledger.block_writes),
-                block_write_bytes: ledger.block_write_bytes,
-                net_recv: u64::from(ledger.net_recvs),
-                net_recv_bytes: ledger.net_recv_bytes,
-                net_send: u64::from(ledger.net_sends),
-                net_send_bytes: ledger.net_send_bytes,
-                switch_missed: u64::from(ledger.missed),
-                ..*beside
-            },
-        }
+        Self { time_ns, accounts, counts: *counts }
     }
 
     pub(crate) fn of_edge(edge: &EdgeRecord) -> Self {
-        let beside = beside(edge.minor_faults, edge.major_faults, edge.beside);
-        Self::new(&edge.ledger, edge.header.time_ns, &beside)
+        let EdgeRecord { ledger, beside, minor_faults, major_faults, .. } = edge;
+        let reading = Reading { ledger, beside, minor_faults: *minor_faults, major_faults: *major_faults };
+        Self::new(ledger, edge.header.time_ns, &Counts::read(&reading))
     }
 
     pub(crate) fn of_task(task: &TaskRecord) -> Self {
-        let beside = beside(task.minor_faults, task.major_faults, task.beside);
-        Self::new(&task.ledger, task.header.time_ns, &beside)
+        let TaskRecord { ledger, beside, minor_faults, major_faults, .. } = task;
+        let reading = Reading { ledger, beside, minor_faults: *minor_faults, major_faults: *major_faults };
+        Self::new(ledger, task.header.time_ns, &Counts::read(&reading))
     }
 
     /// Accounts and counts since an earlier snapshot of the same thread.
@@ -77,26 +55,6 @@ impl Snapshot {
         // An edge forgets what was polled before it, so only a damaged record has more.
         counts.poll_net_ns = counts.poll_net_ns.min(accounts.get(Account::Poll));
         (accounts, counts)
-    }
-}
-
-/// The counts that a record carries outside the ledger.
-fn beside(minor: u64, major: u64, beside: Beside) -> Counts {
-    let [user, fault, syscall, spin, irq, _] = beside.samples.map(u64::from);
-    Counts {
-        poll_net_ns: beside.poll_net_ns,
-        fault_minor: minor,
-        fault_major: major,
-        sample_user: user,
-        sample_fault: fault,
-        sample_syscall: syscall,
-        sample_spin: spin,
-        sample_irq: irq,
-        net_answer: u64::from(beside.traffic.responses),
-        net_answer_ns: beside.traffic.response_ns,
-        net_round_trip_ns: beside.traffic.round_trip_ns,
-        net_retransmit: u64::from(beside.traffic.retransmits),
-        ..Counts::default()
     }
 }
 

@@ -16,7 +16,7 @@ const NAMED: f64 = 0.000_5;
 pub(super) fn means(sums: &Sums, poll_net_ns: u128, count: u64) -> Vec<String> {
     let total = sums.total_ns();
     let mut named: Vec<(Cause, u128)> =
-        sums.iter().filter(|&(_, ns)| ns > 0 && ns as f64 >= total as f64 * NAMED).collect();
+        sums.time().filter(|&(_, ns)| ns > 0 && ns as f64 >= total as f64 * NAMED).collect();
     named.sort_by_key(|&(cause, ns)| (std::cmp::Reverse(ns), cause));
     let rest = total - named.iter().map(|(_, ns)| ns).sum::<u128>();
     let mean = |ns: u128| duration_of_sum(ns / u128::from(count.max(1)));
@@ -38,7 +38,7 @@ pub(super) fn columns<'a>(rows: impl Iterator<Item = &'a Sums>) -> Vec<Cause> {
     for sums in rows {
         whole.merge(sums);
     }
-    let mut causes: Vec<(Cause, u128)> = whole.iter().filter(|&(_, ns)| ns > 0).collect();
+    let mut causes: Vec<(Cause, u128)> = whole.time().filter(|&(_, ns)| ns > 0).collect();
     causes.sort_by_key(|&(cause, ns)| (std::cmp::Reverse(ns), cause));
     causes.into_iter().map(|(cause, _)| cause).collect()
 }

@@ -50,7 +50,7 @@ fn letters(sums: &Sums, columns: usize) -> Vec<usize> {
     if total == 0 {
         return Vec::new();
     }
-    let exact: Vec<f64> = sums.iter().map(|(_, ns)| ns as f64 / total as f64 * columns as f64).collect();
+    let exact: Vec<f64> = sums.time().map(|(_, ns)| ns as f64 / total as f64 * columns as f64).collect();
     let mut letters: Vec<usize> = exact.iter().map(|share| *share as usize).collect();
     let missing = columns.saturating_sub(letters.iter().sum());
     let mut by_remainder: Vec<usize> = (0..exact.len()).collect();
@@ -67,7 +67,7 @@ pub(super) fn legend<'a>(all: impl Iterator<Item = &'a Sums>, unicode: bool) -> 
     for sums in all {
         whole.merge(sums);
     }
-    let present = whole.iter().filter(|&(_, ns)| ns > 0);
+    let present = whole.time().filter(|&(_, ns)| ns > 0);
     present
         .map(|(cause, _)| {
             let (letter, emphasis) = look(cause, unicode);

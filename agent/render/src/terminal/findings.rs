@@ -2,7 +2,7 @@
 //!
 //! Turns the conclusions of [`crate::analyze`] into sentences.
 
-use guestscope_contract::Account;
+use guestscope_contract::{Account, metrics::Metric};
 
 use crate::untrusted::{self, Untrusted};
 use crate::{
@@ -37,7 +37,7 @@ pub(super) fn numbers(group: &Group) -> String {
 
 /// `mean 61.9 ms: cpu 59.4 ms, throttled 2.35 ms`.
 pub(super) fn mean(group: &Group) -> String {
-    let parts = means(&group.sums, count_of(group, "poll.net_ns"), group.latency.count);
+    let parts = means(&group.sums, count_of(group, Metric::PollNet), group.latency.count);
     let parts = if parts.is_empty() { "no time".to_owned() } else { parts.join(", ") };
     format!("mean {}: {parts}", duration(group.latency.mean_ns()))
 }

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::analyze::Group;
+use crate::{analyze::Group, phase::Quantity};
 
 use super::{
     health_lines::INDENT,
@@ -22,9 +22,8 @@ const NAMED: u128 = 200;
 #[derive(Serialize)]
 pub(super) struct HelpersJson {
     most_threads: u32,
-    time_ns: ByName,
-    kept_from_running_on_cpu_ns: ByName,
-    kept_from_running_waiting_ns: ByName,
+    helper: ByName,
+    helper_wait: ByName,
     sharing_requests: u64,
     partial_requests: u64,
 }
@@ -32,16 +31,17 @@ pub(super) struct HelpersJson {
 /// JSON of one kind of requests.
 pub(super) fn json(group: &Group) -> HelpersJson {
     let helped = &group.helped;
-    let waits = || group.sums.helper_waits();
+    let times = helped.iter().map(|(account, sum)| (Quantity::Helper(account).row().key, ns(sum)));
+    let waits = group.sums.helper_waits().enumerate().flat_map(|(kept, (_, on_cpu, waiting))| {
+        [
+            (Quantity::HelperWaitOnCpu(kept).row().key, ns(on_cpu)),
+            (Quantity::HelperWaitWaiting(kept).row().key, ns(waiting)),
+        ]
+    });
     HelpersJson {
         most_threads: helped.threads,
-        time_ns: helped.iter().map(|(account, sum)| (account.name(), ns(sum))).collect(),
-        kept_from_running_on_cpu_ns: waits()
-            .map(|(account, on_cpu, _)| (account.name(), ns(on_cpu)))
-            .collect(),
-        kept_from_running_waiting_ns: waits()
-            .map(|(account, _, waiting)| (account.name(), ns(waiting)))
-            .collect(),
+        helper: times.collect(),
+        helper_wait: waits.collect(),
         sharing_requests: helped.shared,
         partial_requests: helped.partial,
     }

@@ -1,17 +1,18 @@
 //! The summary of a run as JSON: stable keys that contain the units, every number of the text.
 //!
-//! Yields one JSON object of `format` 1. Keys are only ever added. Control characters are escaped, because
-//! JSON is also printed on terminals.
+//! Yields one JSON object of `format` 2. Keys are only ever added. Characters that a terminal might obey are
+//! escaped, because people print JSON too.
 
 use std::collections::BTreeMap;
 
 use crate::untrusted::{Shown as _, Untrusted};
+use guestscope_contract::metrics::Class;
 use serde::Serialize;
 
 use crate::{
-    analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
+    analyze::{Cause, Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
     health::{AgentCost, Health, Verdict},
-    phase::COUNT_NAMES,
+    phase::{COUNTS, Metric, Quantity},
     platform::CpuQuota,
     run::GpuRecord,
 };
@@ -31,7 +32,7 @@ use super::{
 };
 
 /// Version of the keys.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 pub(super) type ByName = BTreeMap<&'static str, u64>;
 
@@ -76,14 +77,23 @@ struct GroupJson<'a> {
     latency: QuantilesJson,
     throughput_per_s: f64,
     headline: HeadlineJson,
-    time_ns: ByName,
-    counts: ByName,
+    time: ByName,
+    #[serde(flatten)]
+    counts: CountsJson,
     helpers: HelpersJson,
     typical: TypicalJson,
     phases: Vec<RowJson<'a>>,
     slowest: Vec<SlowJson<'a>>,
     overlapping_requests: u64,
     lossy_requests: u64,
+}
+
+/// What is read at edges, an object for each class, in the table's names.
+#[derive(Serialize)]
+struct CountsJson {
+    overlay: ByName,
+    operation: ByName,
+    count: ByName,
 }
 
 #[derive(Serialize)]
@@ -119,8 +129,9 @@ struct RowJson<'a> {
     kind: &'static str,
     share: f64,
     duration: QuantilesJson,
-    time_ns: ByName,
-    counts: ByName,
+    time: ByName,
+    #[serde(flatten)]
+    counts: CountsJson,
 }
 
 #[derive(Serialize)]
@@ -147,8 +158,9 @@ struct ProcessJson<'a> {
     name: &'a Untrusted,
     pid: u32,
     wall_ns: u64,
-    time_ns: ByName,
-    counts: ByName,
+    time: ByName,
+    #[serde(flatten)]
+    counts: CountsJson,
 }
 
 /// A hook, shared with the doctor.
@@ -243,8 +255,8 @@ fn group<'a>(group: &'a Group, facts: &RunFacts) -> GroupJson<'a> {
         latency: quantiles(&group.latency),
         throughput_per_s: group.throughput_per_s,
         headline: headline_json(&group.headline, facts.cpu_quota.as_ref()),
-        time_ns: time(&group.sums),
-        counts: counts(&group.counts),
+        time: time(&group.sums),
+        counts: counts(&group.counts, group.sums.pause),
         helpers: helpers::json(group),
         typical: TypicalJson {
             definition: "mean of the requests from the 25th to the 75th percentile of latency",
@@ -270,8 +282,8 @@ fn row(row: &Row) -> RowJson<'_> {
         kind,
         share: row.share,
         duration: quantiles(&row.duration),
-        time_ns: time(&row.sums),
-        counts: counts(&row.counts),
+        time: time(&row.sums),
+        counts: counts(&row.counts, row.sums.pause),
     }
 }
 
@@ -299,8 +311,8 @@ fn process(process: &ProcessRow) -> ProcessJson<'_> {
         name: &process.name,
         pid: process.pid,
         wall_ns: process.wall_ns,
-        time_ns: time(&sums),
-        counts: counts(&process.counts.to_array().map(u128::from)),
+        time: time(&sums),
+        counts: counts(&process.counts.to_array().map(u128::from), sums.pause),
     }
 }
 
@@ -328,11 +340,28 @@ fn quantiles(quantiles: &Quantiles) -> QuantilesJson {
 
 /// Time of all causes, including zeros: so a reader need not know the list.
 pub(super) fn time(sums: &Sums) -> ByName {
-    sums.iter().map(|(cause, sum)| (cause.name(), ns(sum))).collect()
+    let key = |cause| match cause {
+        Cause::Account(account) => Quantity::Time(account).row().key,
+        Cause::Queue => "queue_ns",
+        Cause::Handoff => "handoff_ns",
+        Cause::Suspended | Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => {
+            Quantity::Suspended.row().key
+        }
+    };
+    sums.time().map(|(cause, sum)| (key(cause), ns(sum))).collect()
 }
 
-fn counts(sums: &[u128]) -> ByName {
-    COUNT_NAMES.into_iter().zip(sums.iter().map(|&sum| ns(sum))).collect()
+fn counts(sums: &[u128; COUNTS], pause_ns: u128) -> CountsJson {
+    let of = |class: Class| {
+        let metrics = Metric::ALL.into_iter().filter(move |metric| metric.row().class == class);
+        metrics.map(|metric| (metric.row().key, ns(sums[metric as usize])))
+    };
+    let pause = (Quantity::Pause.row().key, ns(pause_ns));
+    CountsJson {
+        overlay: of(Class::Overlay).chain([pause]).collect(),
+        operation: of(Class::Operation).collect(),
+        count: of(Class::Count).collect(),
+    }
 }
 
 /// JSON readers have 64 bits at most: a larger sum is cut there.

@@ -2,7 +2,7 @@
 //!
 //! Yields lines on a page. Parts that are not shown are summed up as `rest`, so that a line adds up.
 
-use guestscope_contract::Account;
+use guestscope_contract::{Account, metrics::Metric};
 
 use crate::{
     analyze::{Cause, Group, Overlay, Slow},
@@ -103,7 +103,7 @@ fn parts(page: &Page, slow: &Slow) -> Vec<Piece> {
 fn faults(slow: &Slow, group: &Group) -> Option<String> {
     let largest = slow.parts.iter().max_by_key(|part| part.excess_ns)?;
     (largest.cause == Cause::Overlay(Overlay::Fault)).then(|| {
-        let mean = mean_count(count_of(group, "fault.minor"), group.latency.count);
+        let mean = mean_count(count_of(group, Metric::FaultMinor), group.latency.count);
         format!("minor faults: {}; {mean} in the mean", thousands(slow.fault_minor))
     })
 }

@@ -11,7 +11,7 @@ use crate::untrusted::Shown as _;
 use crate::{
     analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, Summary},
     health::{Fidelity, Health, Outcome},
-    phase::COUNT_NAMES,
+    phase::Metric,
     probes::cpu,
     sources::{Kind, Report},
 };
@@ -127,11 +127,11 @@ fn inside_cpu(page: &mut Page, group: &Group, is_sampled: bool) {
     /// With this many samples a share is known within 14 points.
     const ENOUGH_SAMPLES: u128 = 50;
     let parts = [
-        ("own code", "sample.user"),
-        ("busy-waiting in a runtime library", "sample.spin"),
-        ("page faults", "sample.fault"),
-        ("system calls", "sample.syscall"),
-        ("softirqs", "sample.irq"),
+        ("own code", Metric::SampleUser),
+        ("busy-waiting in a runtime library", Metric::SampleSpin),
+        ("page faults", Metric::SampleFault),
+        ("system calls", Metric::SampleSyscall),
+        ("softirqs", Metric::SampleIrq),
     ];
     let parts = parts.map(|(words, name)| (words, count_of(group, name)));
     let all: u128 = parts.iter().map(|part| part.1).sum();
@@ -164,35 +164,35 @@ fn inside_cpu(page: &mut Page, group: &Group, is_sampled: bool) {
 
 /// Samples due for the time on CPUs. A clock that could not tick in time ticks once.
 fn due(group: &Group) -> u128 {
-    let not_run_ns = count_of(group, "steal_ns") + group.sums.paused_ns();
+    let not_run_ns = count_of(group, Metric::Steal) + group.sums.pause;
     let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(not_run_ns);
     cpu_ns * u128::from(SAMPLES_PER_S) / 1_000_000_000
 }
 
 fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {
-    let mean = |name: &str| mean_count(count_of(group, name), group.latency.count);
-    let (voluntary, forced) = (mean("switch.voluntary"), mean("switch.involuntary"));
+    let mean = |metric: Metric| mean_count(count_of(group, metric), group.latency.count);
+    let (voluntary, forced) = (mean(Metric::SwitchVoluntary), mean(Metric::SwitchInvoluntary));
     let mut texts = vec![format!("switches {voluntary} voluntary, {forced} forced")];
     if fidelity.sees_scheduling() {
         texts.extend([wakeups(group), migrations(group)]);
     }
     if fidelity.sees_faults() {
-        texts.push(format!("faults {} minor, {} major", mean("fault.minor"), mean("fault.major")));
+        texts.push(format!("faults {} minor, {} major", mean(Metric::FaultMinor), mean(Metric::FaultMajor)));
     }
-    let stolen_ns = count_of(group, "steal_ns") / u128::from(group.latency.count.max(1));
+    let stolen_ns = count_of(group, Metric::Steal) / u128::from(group.latency.count.max(1));
     if stolen_ns > 0 {
         texts.push(format!("stolen by the hypervisor {} of cpu", duration_of_sum(stolen_ns)));
     }
-    let paused_ns = group.sums.paused_ns() / u128::from(group.latency.count.max(1));
+    let paused_ns = group.sums.pause / u128::from(group.latency.count.max(1));
     if paused_ns > 0 {
         texts.push(format!("the whole guest stopped for {}", duration_of_sum(paused_ns)));
     }
     texts.extend(traffic(group));
-    let throttled = mean("throttle");
+    let throttled = mean(Metric::Throttle);
     if throttled != "0" {
         texts.push(format!("throttled {throttled} x"));
     }
-    let missed = mean("switch.missed");
+    let missed = mean(Metric::SwitchMissed);
     if missed != "0" {
         texts.push(format!("switches that no hook saw {missed}"));
     }
@@ -203,33 +203,33 @@ fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {
 /// Traffic of block devices and sockets, if any.
 fn traffic(group: &Group) -> Vec<String> {
     let requests = u128::from(group.latency.count.max(1));
-    let one = |what: &str, name: &str| {
-        let (count, sum) = (count_of(group, name), count_of(group, &format!("{name}_bytes")));
+    let one = |what: &str, count: Metric, sum: Metric| {
+        let (count, sum) = (count_of(group, count), count_of(group, sum));
         let each = bytes(u64::try_from(sum / requests).unwrap_or(u64::MAX));
         (count > 0).then(|| format!("{what} {} ({each})", mean_count(count, group.latency.count)))
     };
     let kinds = [
-        ("disk reads", "block.read"),
-        ("disk writes", "block.write"),
-        ("received", "net.recv"),
-        ("sent", "net.send"),
+        ("disk reads", Metric::BlockRead, Metric::BlockReadBytes),
+        ("disk writes", Metric::BlockWrite, Metric::BlockWriteBytes),
+        ("received", Metric::NetRecv, Metric::NetRecvBytes),
+        ("sent", Metric::NetSend, Metric::NetSendBytes),
     ];
-    kinds.into_iter().filter_map(|(what, name)| one(what, name)).collect()
+    kinds.into_iter().filter_map(|(what, count, sum)| one(what, count, sum)).collect()
 }
 
-/// The sum over all requests of the count of this name.
-pub(super) fn count_of(group: &Group, name: &str) -> u128 {
-    COUNT_NAMES.iter().position(|known| *known == name).map_or(0, |index| group.counts[index])
+/// The sum of a metric over all requests.
+pub(super) const fn count_of(group: &Group, metric: Metric) -> u128 {
+    group.counts[metric as usize]
 }
 
 /// Migrations per request, and those to a CPU without a shared cache.
 fn migrations(group: &Group) -> String {
-    let mean = |names: &[&str]| {
-        let sum = names.iter().map(|name| count_of(group, name)).sum();
+    let mean = |metrics: &[Metric]| {
+        let sum = metrics.iter().map(|&metric| count_of(group, metric)).sum();
         mean_count(sum, group.latency.count)
     };
-    let all = mean(&["migrate.smt", "migrate.llc", "migrate.node", "migrate.remote"]);
-    match mean(&["migrate.node", "migrate.remote"]) {
+    let all = mean(&[Metric::MigrateSmt, Metric::MigrateLlc, Metric::MigrateNode, Metric::MigrateRemote]);
+    match mean(&[Metric::MigrateNode, Metric::MigrateRemote]) {
         far if far == "0" => format!("migrations {all}"),
         far => format!("migrations {all} ({far} to another cache)"),
     }
@@ -239,9 +239,9 @@ fn migrations(group: &Group) -> String {
 fn wakeups(group: &Group) -> String {
     /// Least delay taken for an interrupt: on the waker's own CPU it is below 1 us.
     const INTERRUPT_NS: u128 = 3_000;
-    let wakeups = count_of(group, "wakeup");
+    let wakeups = count_of(group, Metric::Wakeup);
     let text = format!("wake-ups {}", mean_count(wakeups, group.latency.count));
-    match count_of(group, "wakeup.delay_ns").checked_div(wakeups) {
+    match count_of(group, Metric::WakeupDelay).checked_div(wakeups) {
         Some(each_ns) if each_ns >= INTERRUPT_NS => {
             format!("{text} ({} of runq each)", duration(u64::try_from(each_ns).unwrap_or(u64::MAX)))
         }

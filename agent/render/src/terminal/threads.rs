@@ -3,10 +3,11 @@
 //!
 //! Yields lines on a page. Names are those that programs give to their threads.
 
+use guestscope_contract::{Account, metrics::Metric};
 use serde::Serialize;
 
 use crate::{
-    analyze::{ACTIVE, Cause, OTHER_THREADS, Role, Sums, ThreadGroup, ThreadGroups},
+    analyze::{Cause, OTHER_THREADS, Role, Sums, ThreadGroup, ThreadGroups, is_active},
     untrusted::Untrusted,
 };
 
@@ -42,16 +43,16 @@ struct GroupJson<'a> {
     role: Option<&'static str>,
     threads: u64,
     active_ns: u64,
-    poll_net_ns: u64,
-    time_ns: ByName,
+    overlay: ByName,
+    time: ByName,
 }
 
 pub(super) fn json(threads: &ThreadGroups) -> ThreadsJson<'_> {
     fn one(group: &ThreadGroup) -> GroupJson<'_> {
         let ThreadGroup { name, role, threads, sums, poll_net_ns } = group;
         let (role, active_ns) = (role.map(Role::name), ns(group.active_ns()));
-        let poll_net_ns = ns(*poll_net_ns);
-        GroupJson { name, role, threads: *threads, active_ns, poll_net_ns, time_ns: time(sums) }
+        let overlay = ByName::from([(Metric::PollNet.row().key, ns(*poll_net_ns))]);
+        GroupJson { name, role, threads: *threads, active_ns, overlay, time: time(sums) }
     }
     ThreadsJson {
         seen: threads.threads(),
@@ -84,8 +85,8 @@ pub(super) fn most_active(page: &Page, threads: &ThreadGroups) -> Option<String>
 
 fn active_parts(group: &ThreadGroup) -> Vec<String> {
     let mut active = Sums::default();
-    for account in ACTIVE {
-        active.0[account as usize] = group.sums.get(Cause::Account(account));
+    for account in Account::ALL.into_iter().filter(|&account| is_active(account)) {
+        active.accounts[account as usize] = group.sums.get(Cause::Account(account));
     }
     means(&active, 0, 1)
 }
@@ -129,7 +130,7 @@ pub(super) fn table(page: &mut Page, threads: &ThreadGroups) {
 
 /// Active causes before idle ones, even if smaller: they stay where there is no room for all.
 fn in_order<'a>(sums: impl Iterator<Item = &'a Sums>) -> Vec<Cause> {
-    let is_active = |cause: &Cause| ACTIVE.iter().any(|&account| *cause == Cause::Account(account));
+    let is_active = |cause: &Cause| matches!(*cause, Cause::Account(account) if is_active(account));
     let (active, idle): (Vec<Cause>, Vec<Cause>) = columns(sums).into_iter().partition(is_active);
     active.into_iter().chain(idle).collect()
 }

@@ -2,16 +2,17 @@
 //!
 //! Yields names and one sentence for each fidelity.
 
-use guestscope_contract::Account::{self, BlockIo, Fault, Gpu, Lock, Net, Poll, Sleep, Throttled};
+use guestscope_contract::Account;
 
 use crate::health::Fidelity;
 
 /// Accounts that are part of others.
-pub(super) const fn accounts(fidelity: Fidelity) -> &'static [Account] {
-    match fidelity {
-        Fidelity::Procfs | Fidelity::Tracepoint => &[Throttled, BlockIo, Net, Poll, Lock, Gpu, Fault, Sleep],
-        Fidelity::Full | Fidelity::Raw | Fidelity::None => &[],
-    }
+pub(super) fn accounts(fidelity: Fidelity) -> Vec<Account> {
+    let is_part = |account: &Account| match fidelity {
+        Fidelity::Procfs | Fidelity::Tracepoint => account.coarse() != *account,
+        Fidelity::Full | Fidelity::Raw | Fidelity::None => false,
+    };
+    Account::ALL.into_iter().filter(is_part).collect()
 }
 
 /// The limitation in words; none if all is seen.

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use guestscope_contract::metrics::Quantity;
 use serde::{Deserialize, de::Error as _};
 
 use super::bounded::{Bounded, with_room};
@@ -157,26 +158,13 @@ impl Span {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers(Vec<(&'static str, u64)>);
 
-/// Numeric attributes that are neither account nor count.
-const OTHERS: [&str; 5] = [
-    "guestscope.request",
-    "guestscope.duration_ns",
-    "guestscope.suspended_ns",
-    "guestscope.overlay.pause_ns",
-    "thread.id",
-];
+/// Numeric attributes that the table of metrics does not have.
+const OTHERS: [&str; 3] = ["guestscope.request", "guestscope.duration_ns", "thread.id"];
 
 impl Numbers {
     fn insert(&mut self, key: &str, value: u64) {
-        let lists: [&[&'static str]; 6] = [
-            &OTHERS,
-            &keys::TIME,
-            &keys::COUNT,
-            &keys::HELPER,
-            &keys::HELPER_WAIT,
-            &keys::HELPER_WAIT_ON_CPU,
-        ];
-        let known = lists.into_iter().flatten().find(|known| **known == key);
+        let table = Quantity::all().map(|quantity| quantity.row().attribute);
+        let known = OTHERS.into_iter().chain(table).find(|known| *known == key);
         if let Some(known) = known.filter(|known| self.get(known).is_none()) {
             self.0.push((known, value));
         }

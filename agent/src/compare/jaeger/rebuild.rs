@@ -9,16 +9,11 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use guestscope_contract::{NAME_BYTES, Source};
+use guestscope_contract::{Account, NAME_BYTES, Source, metrics::Quantity};
 
 use super::answer::Span;
+use crate::phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds};
 use crate::untrusted::Untrusted;
-use crate::{
-    phase::{
-        Accounts, Counts, Ending, HelperWait, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, TraceIds,
-    },
-    sinks::otlp::keys,
-};
 
 /// Nesting limit; deeper phases are not genuine.
 const DEEPEST: usize = 1_000;
@@ -100,8 +95,8 @@ struct Ids {
 fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
     let number = |key: &str| span.numbers.get(key).unwrap_or(0);
     let duration_ns = span.numbers.get("guestscope.duration_ns")?;
-    let accounts = Accounts(keys::TIME.map(number));
-    let suspended_ns = number("guestscope.suspended_ns");
+    let accounts = Accounts(Account::ALL.map(|account| number(Quantity::Time(account).row().attribute)));
+    let suspended_ns = number(Quantity::Suspended.row().attribute);
     // Only a queue has no accounts.
     let is_queue =
         span.name == "queue" && !is_root && duration_ns > 0 && accounts.total_ns() == 0 && suspended_ns == 0;
@@ -113,7 +108,7 @@ fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
     };
     // The outermost span reaches back to the start of its queue; its end stays where it was.
     let start_ns = if is_root { span.end_ns.saturating_sub(duration_ns) } else { span.start_ns };
-    Some(Phase {
+    let mut phase = Phase {
         id: ids.id,
         parent: ids.parent,
         root: ids.root,
@@ -126,27 +121,19 @@ fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
         thread: ThreadId { tid: number("thread.id") as u32, ..ThreadId::default() },
         start_ns,
         duration_ns,
-        suspended_ns,
-        accounts,
-        counts: Counts::from_array(keys::COUNT.map(number)),
-        pause_ns: number("guestscope.overlay.pause_ns"),
-        helpers: Helpers {
-            accounts: Accounts(keys::HELPER.map(number)),
-            wait: helper_wait(&number),
-            ..Helpers::default()
-        },
+        suspended_ns: 0,
+        accounts: Accounts::default(),
+        counts: Counts::default(),
+        pause_ns: 0,
+        helpers: Helpers::default(),
         trace: TraceIds::default(),
         ending: span.ending.as_deref().map_or(Some(Ending::Ended), Ending::by_name)?,
         edges_lost: 0,
-    })
-}
-
-/// The sum of both stands there, and what of it lay in time on a CPU.
-fn helper_wait(number: &dyn Fn(&str) -> u64) -> HelperWait {
-    let all: [u64; KEPT.len()] = keys::HELPER_WAIT.map(number);
-    let on_cpu = keys::HELPER_WAIT_ON_CPU.map(number);
-    let waiting = std::array::from_fn(|kept| all[kept].saturating_sub(on_cpu[kept]));
-    HelperWait { on_cpu, waiting }
+    };
+    for quantity in Quantity::all() {
+        phase.set(quantity, number(quantity.row().attribute));
+    }
+    Some(phase)
 }
 
 /// A name, cut to the maximum length of a marker's name.

@@ -17,8 +17,7 @@ use super::{JaegerError, PAGE, Question, answer, read, rebuild};
 use crate::{
     analyze::compare::Warmup,
     phase::{
-        Accounts, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, Phase, PhaseKind, Request, ThreadId,
-        TraceIds,
+        Accounts, COUNTS, Counts, Ending, HelperWait, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds,
     },
     sinks::otlp::{Lines, LiveVerdict, Value},
 };
@@ -80,7 +79,7 @@ fn left(mut phase: Phase) -> Phase {
 fn numbers() -> impl Strategy<Value = Phase> {
     let number = || 0_u64..1 << 50;
     let accounts = prop::array::uniform11(number());
-    let counts = prop::collection::vec(number(), COUNT_NAMES.len());
+    let counts = prop::collection::vec(number(), COUNTS);
     let helpers =
         (prop::array::uniform11(number()), prop::array::uniform4(number()), prop::array::uniform4(number()));
     (accounts, counts, helpers, number(), number(), any::<bool>()).prop_map(

@@ -15,8 +15,8 @@ accounts = [name for name in pq.read_schema(phases).names if name.startswith("ti
 total = " + ".join(accounts)
 
 rows = duckdb.sql(f"""
-    SELECT kind, name, warmup, count(*), sum(duration_ns)::BIGINT, sum({total} + suspended_ns)::BIGINT,
-           count(*) FILTER ({total} + suspended_ns <> duration_ns), count(DISTINCT trace_id)
+    SELECT kind, name, warmup, count(*), sum(duration_ns)::BIGINT, sum({total})::BIGINT,
+           count(*) FILTER ({total} <> duration_ns), count(DISTINCT trace_id)
     FROM '{phases}' WHERE kind <> 'queue' GROUP BY ALL ORDER BY ALL
 """).fetchall()
 keys = ["kind", "name", "warmup", "count", "duration_ns", "accounts_ns", "wrong_sums", "traces"]

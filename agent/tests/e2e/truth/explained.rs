@@ -29,13 +29,13 @@ fn held_by_a_sleeper(part: &Value) -> bool {
 
 /// A device was read, in as many I/Os.
 fn read_from_a_device(part: &Value) -> bool {
-    let ios = part["counts"].as_array().into_iter().flatten().find(|one| one["name"] == "block.io");
+    let ios = part["counts"].as_array().into_iter().flatten().find(|one| one["name"] == "count.block.io");
     ios.is_some_and(|one| one["count"].as_u64() > Some(0) && one["typical"].as_f64() < Some(1.0))
 }
 
 /// One or more waits without quota.
 fn out_of_quota(part: &Value) -> bool {
-    part["waits"]["count"].as_u64() > Some(0) && part["counts"][0]["name"] == "throttle"
+    part["waits"]["count"].as_u64() > Some(0) && part["counts"][0]["name"] == "count.throttle"
 }
 
 /// The helper by its name, with a wait of its own.

@@ -23,8 +23,8 @@ use crate::{
         waits::Keeper,
     },
     phase::{
-        Accounts, Blame, COUNT_NAMES, Counts, Ending, GpuReading, HelperWait, Helpers, Pause, Phase,
-        PhaseKind, Request, Restored, RestoredBy, Wait, WaitedIo,
+        Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, Pause, Phase, PhaseKind,
+        Request, Restored, RestoredBy, Wait, WaitedIo,
     },
 };
 
@@ -77,7 +77,7 @@ fn any_phase(id: u64) -> impl Strategy<Value = Phase> {
     let ending = prop::sample::select(vec![Ending::Ended, Ending::Lost]);
     let source = prop::sample::select(vec![Source::Marker, Source::Python, Source::Socket]);
     let who = (text(), kind, source, prop::option::of(0_u32..700), ending);
-    let what = (accounts(), prop::collection::vec(number(), COUNT_NAMES.len()), helpers());
+    let what = (accounts(), prop::collection::vec(number(), COUNTS), helpers());
     let more =
         (1_000_000_u64..9_000_000, any::<bool>(), 0_u64..3, number(), prop::option::of(any::<[u8; 8]>()));
     (who, what, more).prop_map(move |(who, what, more)| {

@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use guestscope_contract::Account;
 use insta::assert_snapshot;
 use opentelemetry_proto::tonic::trace::v1::{Span, TracesData, span::SpanKind};
 use rstest::rstest;
@@ -12,10 +11,10 @@ use crate::{
     otlp::{
         LiveVerdict, breakdown,
         service::{PerService, Resources},
-        spans::{COUNT_KEYS, TIME_KEYS, Trace, is_root},
+        spans::{Trace, is_root},
         waits::Chosen,
     },
-    phase::{Accounts, COUNT_NAMES, Counts, Ending, HelperWait, Helpers, Phase, PhaseKind, Request},
+    phase::{Accounts, Counts, Ending, HelperWait, Helpers, Phase, PhaseKind, Request},
 };
 
 fn spans(request: Request, verdict: LiveVerdict) -> Vec<Span> {
@@ -96,15 +95,6 @@ fn a_request_joins_the_trace_of_the_program() {
     assert!(is_root(&spans[0]));
     // Bit 8: it is known whether the parent is remote. Bit 9: it is. Bit 0: sampled.
     assert_eq!(spans[0].flags, 0x301);
-}
-
-#[test]
-fn keys_are_those_of_accounts_and_counts() {
-    assert_eq!(
-        TIME_KEYS.to_vec(),
-        Account::ALL.map(|account| format!("guestscope.time.{}_ns", account.name()))
-    );
-    assert_eq!(COUNT_KEYS.to_vec(), COUNT_NAMES.map(|name| format!("guestscope.count.{name}")));
 }
 
 #[rstest]

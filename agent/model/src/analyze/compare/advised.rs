@@ -6,9 +6,10 @@
 
 use super::{Compared, CountChange, Side};
 use crate::analyze::advice::{self, Advice};
+use crate::phase::Metric;
 
 /// Moves after which a cache is cold. To another hardware thread of its core a thread takes its caches along.
-const COLD: [&str; 3] = ["migrate.llc", "migrate.node", "migrate.remote"];
+const COLD: [Metric; 3] = [Metric::MigrateLlc, Metric::MigrateNode, Metric::MigrateRemote];
 
 /// Advice on a difference.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +46,7 @@ impl Compared {
     /// together: then only the kind of move changed.
     fn moves(&self) -> Vec<&CountChange> {
         let slower = self.mean.difference_ns.value.signum();
-        let cold = || self.counts.iter().filter(|change| COLD.contains(&change.name));
+        let cold = || self.counts.iter().filter(|change| COLD.contains(&change.metric));
         let more: f64 = cold().map(|change| change.difference.value * slower).sum();
         let rises = |change: &&CountChange| change.is_sure() && change.difference.value * slower > 0.0;
         if more > 0.0 { cold().filter(rises).collect() } else { Vec::new() }

@@ -10,7 +10,7 @@ use super::{
     profile::{Path, Profile},
     welch::{Difference, Interval, mean},
 };
-use crate::analyze::split::Cause;
+use crate::analyze::cause::Cause;
 
 /// The time of a mean request of one platform.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,8 +62,8 @@ fn of(platform: &Platform, sampled: bool) -> Breakdown {
     let mut shares = Vec::new();
     for (path, _) in &Profile::mean(profiles()).phases {
         let of_runs: Vec<_> = profiles().map(|profile| named(&profile.get(path), sampled)).collect();
-        for (place, cause) in Cause::all().enumerate() {
-            let values: Vec<f64> = of_runs.iter().map(|named| named[place]).collect();
+        for cause in Cause::all() {
+            let values: Vec<f64> = of_runs.iter().map(|named| named.get(cause)).collect();
             if values.iter().any(|&ns| ns != 0.0) {
                 shares.push(Share { path: path.clone(), cause, mean_ns: estimate(&values) });
             }

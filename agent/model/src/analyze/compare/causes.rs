@@ -14,22 +14,34 @@ use super::{
     welch::{Interval, mean},
 };
 use crate::{
-    analyze::split::{CAUSES, Cause, FOR_OTHERS, OWN_CODE, Overlay, PAUSED, SAMPLED, STOLEN},
+    analyze::{
+        cause::{ALL_CAUSES, CAUSES, Cause, Overlay},
+        split::FOR_OTHERS,
+    },
     phase::KEPT,
 };
 
-/// Number of causes in [`Cause::all`].
-const NAMED: usize = CAUSES + 2 + KEPT.len() + Overlay::ALL.len();
-/// Places in the order of [`Cause::all`].
-const STEAL: usize = CAUSES;
-const PAUSE: usize = STEAL + 1;
-const HELPERS: usize = PAUSE + 1;
-const OVERLAYS: usize = HELPERS + KEPT.len();
-const CPU: usize = Account::Cpu as usize;
-const SPIN: usize = OVERLAYS + Overlay::Spin as usize;
+/// Nanoseconds per request by cause, in the order of [`Cause::all`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named([f64; ALL_CAUSES]);
 
-/// Nanoseconds per request in the order of [`Cause::all`].
-pub(super) type Named = [f64; NAMED];
+const CPU: Cause = Cause::Account(Account::Cpu);
+const SPIN: Cause = Cause::Overlay(Overlay::Spin);
+
+impl Named {
+    /// Those of one cause.
+    pub(super) fn get(&self, cause: Cause) -> f64 {
+        self.0[cause.place()]
+    }
+
+    /// Renames up to `wanted` ns of one cause to another; returns the shortfall.
+    fn take(&mut self, from: Cause, wanted: f64, to: Cause) -> f64 {
+        let taken = wanted.min(self.get(from)).max(0.0);
+        self.0[from.place()] -= taken;
+        self.0[to.place()] += taken;
+        wanted - taken
+    }
+}
 
 /// A part of a difference.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,28 +93,22 @@ pub(super) struct Sample<'a> {
 
 /// The causes of one phase, and what lies beside.
 pub(super) fn named(means: &Means, sampled: bool) -> Named {
-    let mut named = [0.0; NAMED];
-    named[..CAUSES].copy_from_slice(&means.time);
-    named[STEAL] = means.beside[STOLEN].clamp(0.0, named[CPU]);
-    named[CPU] -= named[STEAL];
-    let samples: f64 = means.beside[SAMPLED..=OWN_CODE].iter().sum();
+    let mut named = Named([0.0; ALL_CAUSES]);
+    for (cause, ns) in means.time() {
+        named.0[cause.place()] = ns;
+    }
+    let stolen = means.steal.clamp(0.0, named.get(CPU));
+    named.take(CPU, stolen, Cause::Steal);
+    let samples: f64 = means.sampled.iter().chain([&means.own_code]).sum();
     if sampled && samples > 0.0 {
-        let running = named[CPU];
+        let running = named.get(CPU);
         for overlay in Overlay::ALL {
-            let part = running * means.beside[SAMPLED + overlay as usize] / samples;
-            named[OVERLAYS + overlay as usize] = part;
-            named[CPU] -= part;
+            let part = running * means.sampled[overlay as usize] / samples;
+            named.0[Cause::Overlay(overlay).place()] = part;
+            named.0[CPU.place()] -= part;
         }
     }
     named
-}
-
-/// Renames up to `wanted` ns of one part to another; returns the shortfall.
-fn take(parts: &mut Named, from: usize, wanted: f64, to: usize) -> f64 {
-    let taken = wanted.min(parts[from]).max(0.0);
-    parts[from] -= taken;
-    parts[to] += taken;
-    wanted - taken
 }
 
 /// A run without its stops beyond the reference's, and their length. A stop lies in the account with the
@@ -110,18 +116,22 @@ fn take(parts: &mut Named, from: usize, wanted: f64, to: usize) -> f64 {
 /// only as much is left as the CPU time still exceeds the reference's.
 fn without_stops(run: &Means, reference: &Means) -> (Means, f64) {
     let mut without = *run;
-    let wanted = (run.beside[PAUSED] - reference.beside[PAUSED]).max(0.0);
+    let wanted = (run.pause - reference.pause).max(0.0);
     let mut left = wanted;
     for _ in 0..CAUSES {
-        let more = |cause: usize| without.time[cause] - reference.time[cause];
-        let largest = (0..CAUSES).max_by(|&a, &b| more(a).total_cmp(&more(b))).unwrap_or(CPU);
-        let taken = more(largest).min(left).max(0.0);
-        without.time[largest] -= taken;
+        let usual = reference.time().map(|(_, ns)| ns);
+        let more = |(mine, usual): &(&mut f64, f64)| **mine - usual;
+        let Some(largest) = without.time_mut().zip(usual).max_by(|a, b| more(a).total_cmp(&more(b))) else {
+            break;
+        };
+        let taken = more(&largest).min(left).max(0.0);
+        *largest.0 -= taken;
         left -= taken;
     }
     if left < wanted {
-        let more = (without.time[CPU] - reference.time[CPU]).max(0.0);
-        without.beside[STOLEN] = without.beside[STOLEN].min(reference.beside[STOLEN] + more);
+        let cpu = Account::Cpu as usize;
+        let more = (without.accounts[cpu] - reference.accounts[cpu]).max(0.0);
+        without.steal = without.steal.min(reference.steal + more);
     }
     (without, wanted - left)
 }
@@ -131,18 +141,19 @@ fn excess(run: &Means, reference: &Means, sampled: bool) -> Named {
     let (without, paused) = without_stops(run, reference);
     let usual = named(reference, sampled);
     let mut excess = named(&without, sampled);
-    for (mine, usual) in excess.iter_mut().zip(usual) {
+    for (mine, usual) in excess.0.iter_mut().zip(usual.0) {
         *mine -= usual;
     }
-    excess[PAUSE] += paused;
-    let beside = |index: usize| (run.beside[index] - reference.beside[index]).max(0.0);
-    let mut take = |from: usize, wanted: f64, to: usize| take(&mut excess, from, wanted, to);
-    for kept in 0..KEPT.len() {
-        let on_cpu = take(SPIN, beside(kept), HELPERS + kept);
-        take(CPU, on_cpu, HELPERS + kept);
-        let mut waiting = beside(KEPT.len() + kept);
+    excess.0[Cause::Pause.place()] += paused;
+    for (kept, account) in KEPT.into_iter().enumerate() {
+        let helper = Cause::Helper(account);
+        let more = |mine: f64, usual: f64| (mine - usual).max(0.0);
+        let on_cpu = more(run.kept_on_cpu[kept], reference.kept_on_cpu[kept]);
+        let on_cpu = excess.take(SPIN, on_cpu, helper);
+        excess.take(CPU, on_cpu, helper);
+        let mut waiting = more(run.kept_waiting[kept], reference.kept_waiting[kept]);
         for account in FOR_OTHERS {
-            waiting = take(account as usize, waiting, HELPERS + kept);
+            waiting = excess.take(Cause::Account(account), waiting, helper);
         }
     }
     excess
@@ -199,12 +210,12 @@ impl Decomposition {
         };
         for (index, path) in paths.iter().enumerate() {
             let usual = named(&without_stops(&usual.get(path), &reference.get(path)).0, sampled);
-            for (place, cause) in Cause::all().enumerate() {
+            for cause in Cause::all() {
                 let values = |parts: &[Vec<Named>]| -> Vec<f64> {
-                    parts[index].iter().map(|named| named[place]).collect()
+                    parts[index].iter().map(|named| named.get(cause)).collect()
                 };
                 let difference_ns = Interval::between(&values(&first_parts), &values(&second_parts));
-                let baseline_ns = usual[place];
+                let baseline_ns = usual.get(cause);
                 if difference_ns.value != 0.0 || baseline_ns != 0.0 {
                     decomposition.parts.push(Part { path: path.clone(), cause, baseline_ns, difference_ns });
                 }
@@ -232,18 +243,18 @@ impl Decomposition {
 }
 
 fn of_causes(first: &[Vec<Named>], second: &[Vec<Named>], parts: &[Part]) -> Vec<OfCause> {
-    let over_phases = |phases: &[Vec<Named>], place: usize| -> Vec<f64> {
+    let over_phases = |phases: &[Vec<Named>], cause: Cause| -> Vec<f64> {
         let runs = phases.first().map_or(0, Vec::len);
-        (0..runs).map(|run| phases.iter().map(|phase| phase[run][place]).sum()).collect()
+        (0..runs).map(|run| phases.iter().map(|phase| phase[run].get(cause)).sum()).collect()
     };
-    let known = |(place, cause): (usize, Cause)| {
+    let known = |cause: Cause| {
         let of_cause = || parts.iter().filter(|part| part.cause == cause);
         of_cause().next()?;
         Some(OfCause {
             cause,
             baseline_ns: of_cause().map(|part| part.baseline_ns).sum(),
-            difference_ns: Interval::between(&over_phases(first, place), &over_phases(second, place)),
+            difference_ns: Interval::between(&over_phases(first, cause), &over_phases(second, cause)),
         })
     };
-    Cause::all().enumerate().filter_map(known).collect()
+    Cause::all().filter_map(known).collect()
 }

@@ -6,16 +6,19 @@ use super::{
     welch::{Interval, mean},
 };
 use crate::{
-    analyze::split::{Cause, Overlay},
-    phase::COUNT_NAMES,
+    analyze::cause::{Cause, Overlay},
+    phase::Metric,
 };
-use guestscope_contract::Account;
+use guestscope_contract::{
+    Account,
+    metrics::{Class, FilledBy, Unit},
+};
 
 /// Events of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountChange {
-    /// Name, as in columns and attributes.
-    pub name: &'static str,
+    /// What is counted.
+    pub metric: Metric,
     /// Per request of the baseline.
     pub baseline: f64,
     /// Per request of the platform.
@@ -27,8 +30,8 @@ pub struct CountChange {
 /// A difference in time as a difference in number and one in price: both add up to it exactly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Names of the counted events.
-    pub events: &'static [&'static str],
+    /// What is counted.
+    pub events: &'static [Metric],
     /// Per request of the baseline.
     pub baseline_count: f64,
     /// Per request of the platform.
@@ -48,14 +51,14 @@ pub struct Cost {
 const RARE: f64 = 100.0;
 
 /// The events that end or make a wait of this kind, where they are counted.
-const fn events(cause: Cause) -> &'static [&'static str] {
+const fn events(cause: Cause) -> &'static [Metric] {
     match cause {
-        Cause::Account(Account::Runq) => &["wakeup", "switch.involuntary"],
-        Cause::Account(Account::Throttled) => &["throttle"],
-        Cause::Account(Account::BlockIo) => &["block.read", "block.write"],
-        Cause::Account(Account::Net) => &["net.recv"],
-        Cause::Account(Account::Fault) => &["fault.major"],
-        Cause::Overlay(Overlay::Fault) => &["fault.minor"],
+        Cause::Account(Account::Runq) => &[Metric::Wakeup, Metric::SwitchInvoluntary],
+        Cause::Account(Account::Throttled) => &[Metric::Throttle],
+        Cause::Account(Account::BlockIo) => &[Metric::BlockRead, Metric::BlockWrite],
+        Cause::Account(Account::Net) => &[Metric::NetRecv],
+        Cause::Account(Account::Fault) => &[Metric::FaultMajor],
+        Cause::Overlay(Overlay::Fault) => &[Metric::FaultMinor],
         Cause::Account(
             Account::Cpu | Account::Poll | Account::Lock | Account::Gpu | Account::Sleep | Account::Other,
         )
@@ -95,35 +98,48 @@ pub struct Common {
 }
 
 impl Common {
-    fn has(self, count: &str) -> bool {
-        match count.split_once('.').map_or(count, |(kind, _)| kind) {
-            "switch" => count != "switch.missed",
-            "wakeup" | "migrate" => self.scheduling,
-            "fault" => self.faults,
-            _ => false,
+    const fn has(self, metric: Metric) -> bool {
+        match metric.row().filled_by {
+            FilledBy::Switches => true,
+            FilledBy::Scheduler => self.scheduling,
+            FilledBy::Faults => self.faults,
+            FilledBy::Throttle
+            | FilledBy::Hypervisor
+            | FilledBy::Beats
+            | FilledBy::Sampler
+            | FilledBy::BlockLayer
+            | FilledBy::Sockets
+            | FilledBy::LongWaits
+            | FilledBy::Marks
+            | FilledBy::Ledger => false,
         }
     }
 }
 
-/// All counts that either platform has, in their usual order, without times and bytes; where fidelities
-/// differ, the counts that all have.
+/// Whether a change of it is reported as one of a number of events. Samples are time.
+const fn is_number(metric: Metric) -> bool {
+    let row = metric.row();
+    matches!((row.class, row.unit), (Class::Count, Unit::Events))
+        && !matches!(row.filled_by, FilledBy::Sampler)
+}
+
+/// All counts that either platform has, in their usual order, without the times and bytes among them; where
+/// fidelities differ, the counts of all of them.
 pub(super) fn changes(
     baseline: &[&GroupDigest],
     runs: &[&GroupDigest],
     fold: Option<Common>,
 ) -> Vec<CountChange> {
-    let is_number =
-        |name: &str| !name.ends_with("_ns") && !name.ends_with("_bytes") && !name.starts_with("sample.");
-    let change = |(index, name): (usize, &'static str)| {
-        let values = |runs: &[&GroupDigest]| runs.iter().map(|run| run.counts[index]).collect::<Vec<f64>>();
+    let change = |metric: Metric| {
+        let values =
+            |runs: &[&GroupDigest]| runs.iter().map(|run| run.counts[metric as usize]).collect::<Vec<f64>>();
         let (first, second) = (values(baseline), values(runs));
         let difference = Interval::between(&first, &second);
-        CountChange { name, baseline: mean(&first), value: mean(&second), difference }
+        CountChange { metric, baseline: mean(&first), value: mean(&second), difference }
     };
-    COUNT_NAMES
+    Metric::ALL
         .into_iter()
-        .enumerate()
-        .filter(|(_, name)| is_number(name) && fold.is_none_or(|common| common.has(name)))
+        .filter(|&metric| is_number(metric) && fold.is_none_or(|common| common.has(metric)))
         .map(change)
         .filter(|change| change.baseline > 0.0 || change.value > 0.0)
         .collect()
@@ -133,7 +149,7 @@ pub(super) fn changes(
 pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> {
     let events = events(of_cause.cause);
     let sum = |of: fn(&CountChange) -> f64| -> f64 {
-        changes.iter().filter(|change| events.contains(&change.name)).map(of).sum()
+        changes.iter().filter(|change| events.contains(&change.metric)).map(of).sum()
     };
     let (baseline_count, count) = (sum(|change| change.baseline), sum(|change| change.value));
     let value_ns = of_cause.baseline_ns + of_cause.difference_ns.value;

@@ -22,7 +22,7 @@ use crate::{
         tally::Standing,
         tree::{ALL_PLACES, Leaves, OTHER_REQUESTS, Tree, latency_ns},
     },
-    phase::{COUNT_NAMES, Request},
+    phase::{COUNTS, Request},
 };
 
 /// Most requests that can be left out as a warm-up.
@@ -76,8 +76,8 @@ pub struct GroupDigest {
     pub autocorrelation: Option<f64>,
     /// Requests left out at the start.
     pub warmup: u64,
-    /// Events per request, in the order of [`COUNT_NAMES`].
-    pub counts: [f64; COUNT_NAMES.len()],
+    /// Events per request, in the order of [`Metric::ALL`].
+    pub counts: [f64; COUNTS],
     /// Where the time of a mean request went.
     pub profile: Profile,
     /// The slowest tenth and the slowest hundredth, as far as there are ten such requests.
@@ -224,9 +224,9 @@ struct GroupReading {
     tree: Tree,
     latencies_ns: Vec<u64>,
     sums: Vec<Sums>,
-    counts: [u128; COUNT_NAMES.len()],
+    counts: [u128; COUNTS],
     /// The first requests of the run, each with its events.
-    first: Vec<(Kept, [u64; COUNT_NAMES.len()])>,
+    first: Vec<(Kept, [u64; COUNTS])>,
     first_start_ns: u64,
     last_end_ns: u64,
     slowest: BinaryHeap<Reverse<(u64, Reverse<u64>)>>,
@@ -240,7 +240,7 @@ impl GroupReading {
             tree: Tree::new(name),
             latencies_ns: Vec::new(),
             sums: Vec::new(),
-            counts: [0; COUNT_NAMES.len()],
+            counts: [0; COUNTS],
             first: Vec::new(),
             first_start_ns: u64::MAX,
             last_end_ns: 0,

@@ -4,12 +4,9 @@
 //! Unpacks to the same splits. A number takes 16 bytes.
 
 use crate::analyze::{
-    split::{BESIDE, CAUSES, Split},
+    split::{CELLS, Split},
     tree::PlaceId,
 };
-
-/// Numbers of a split.
-const NUMBERS: usize = CAUSES + BESIDE;
 
 /// The splits of a request by place, each place once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,10 +23,13 @@ impl Parts {
             }
         }
         let numbers = merged.iter().flat_map(|(place, split)| {
-            let values = split.0.iter().chain(&split.1).enumerate();
+            let mut split = *split;
+            let values: Vec<u64> = split.cells_mut().map(|value| *value).collect();
             values
-                .filter(|(_, value)| **value != 0)
-                .map(move |(at, value)| ((place * NUMBERS + at) as u32, *value))
+                .into_iter()
+                .enumerate()
+                .filter(|(_, value)| *value != 0)
+                .map(move |(at, value)| ((place * CELLS + at) as u32, value))
         });
         Self(numbers.collect())
     }
@@ -41,14 +41,12 @@ impl Parts {
 
     /// All splits, in the order of their places.
     pub(super) fn splits(&self) -> impl Iterator<Item = (PlaceId, Split)> {
-        let of_place = |(key, _): &(u32, u64)| *key as usize / NUMBERS;
+        let of_place = |(key, _): &(u32, u64)| *key as usize / CELLS;
         self.0.chunk_by(move |a, b| of_place(a) == of_place(b)).map(move |numbers| {
             let mut split = Split::default();
             for (key, value) in numbers {
-                let at = *key as usize % NUMBERS;
-                match at.checked_sub(CAUSES) {
-                    None => split.0[at] = *value,
-                    Some(at) => split.1[at] = *value,
+                if let Some(cell) = split.cells_mut().nth(*key as usize % CELLS) {
+                    *cell = *value;
                 }
             }
             (numbers.first().map_or(0, of_place), split)
@@ -64,18 +62,18 @@ mod tests {
     fn what_is_packed_comes_back_as_it_was() {
         let split = |first: usize, last: u64| {
             let mut split = Split::default();
-            split.0[first] = 7;
-            split.1[BESIDE - 1] = last;
+            *split.cells_mut().nth(first).unwrap() = 7;
+            split.own_code = last;
             split
         };
-        let own = [(3, split(0, 5)), (0, split(CAUSES - 1, 0)), (3, split(1, 6)), (63, split(2, u64::MAX))];
+        let own = [(3, split(0, 5)), (0, split(CELLS - 2, 0)), (3, split(1, 6)), (63, split(2, u64::MAX))];
         let mut both = split(0, 5);
         both.add(&split(1, 6));
         let parts = Parts::of(&own);
         assert_eq!(parts.len(), 3 + 1 + 2);
         assert_eq!(
             parts.splits().collect::<Vec<_>>(),
-            [(3, both), (0, split(CAUSES - 1, 0)), (63, split(2, u64::MAX))],
+            [(3, both), (0, split(CELLS - 2, 0)), (63, split(2, u64::MAX))],
         );
     }
 }

@@ -43,7 +43,6 @@ use self::{
     verdict::{decide, measure, overall},
     welch::{Difference, logs, mean},
 };
-use super::split::SAMPLED;
 use crate::untrusted::Untrusted;
 
 /// Drift: from here on a certain change between the first and last third of a platform's runs counts.
@@ -224,7 +223,7 @@ impl Platform {
                 .profile
                 .phases
                 .iter()
-                .any(|(_, means)| means.beside[SAMPLED..].iter().any(|&ns| ns > 0.0))
+                .any(|(_, means)| means.sampled.iter().chain([&means.own_code]).any(|&ns| ns > 0.0))
         };
         self.runs.iter().all(any)
     }

@@ -2,67 +2,45 @@
 //!
 //! Yields [`Profile`]. It is additive: its times add up to the mean latency of its requests.
 
-use guestscope_contract::{ACCOUNTS, Account};
+use guestscope_contract::Account;
 
-use crate::analyze::split::{BESIDE, CAUSES, Split, Sums};
+use crate::analyze::split::{Parts, Split, Sums};
 use crate::untrusted::Untrusted;
 
 /// A phase by its names from under the request down, or [`super::super::OUTSIDE`].
 pub type Path = Vec<Untrusted>;
 
 /// Means of one phase's own time over all requests, ns.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Means {
-    /// Time by cause, in the order of [`super::super::Cause::of_time`].
-    pub(super) time: [f64; CAUSES],
-    /// Numbers beside the time, in the order of a [`Split`].
-    pub(super) beside: [f64; BESIDE],
-}
-
-impl Default for Means {
-    fn default() -> Self {
-        Self { time: [0.0; CAUSES], beside: [0.0; BESIDE] }
-    }
-}
+pub(super) type Means = Parts<f64>;
 
 impl Means {
     /// Adds so much of an interval.
     pub(super) fn add(&mut self, split: &Split, weight: f64) {
-        let mine = self.time.iter_mut().chain(&mut self.beside);
-        for (mine, theirs) in mine.zip(split.0.iter().chain(&split.1)) {
-            *mine += *theirs as f64 * weight;
-        }
+        *self = self.zip(split, |mine, theirs| mine + theirs as f64 * weight);
     }
 
     /// Means of sums over this number of requests.
     pub(super) fn of(sums: &Sums, requests: u64) -> Self {
         let count = requests.max(1) as f64;
-        Self { time: sums.0.map(|ns| ns as f64 / count), beside: sums.1.map(|ns| ns as f64 / count) }
+        sums.map(|ns| ns as f64 / count)
     }
 
     fn merge(&mut self, other: &Means) {
-        let mine = self.time.iter_mut().chain(&mut self.beside);
-        for (mine, theirs) in mine.zip(other.time.iter().chain(&other.beside)) {
-            *mine += theirs;
-        }
+        *self = self.zip(other, |mine, theirs| mine + theirs);
     }
 
     fn scale(&mut self, factor: f64) {
-        for value in self.time.iter_mut().chain(&mut self.beside) {
-            *value *= factor;
-        }
+        *self = self.map(|value| value * factor);
     }
 
-    /// Folds accounts to those that `procfs` runs have: throttled time becomes `runq`, all waiting `other`.
+    /// Folds to the accounts that every fidelity has, and to no number beside them.
     fn fold(&mut self) {
-        let kept = [Account::Cpu, Account::Runq, Account::Other].map(|account| account as usize);
-        self.time[Account::Runq as usize] += std::mem::take(&mut self.time[Account::Throttled as usize]);
-        let others: f64 = (0..ACCOUNTS)
-            .filter(|index| !kept.contains(index))
-            .map(|index| std::mem::take(&mut self.time[index]))
-            .sum();
-        self.time[Account::Other as usize] += others;
-        self.beside = [0.0; BESIDE];
+        let Self { suspended, queue, handoff, .. } = *self;
+        let mut folded = Self { suspended, queue, handoff, ..Self::default() };
+        for account in Account::ALL {
+            folded.accounts[account.coarse() as usize] += self.accounts[account as usize];
+        }
+        *self = folded;
     }
 }
 

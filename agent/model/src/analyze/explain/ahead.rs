@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use crate::phase::Request;
 
 use super::super::{
-    split::Cause,
+    cause::Cause,
     summary::excesses,
     tree::{Tree, latency_ns},
     typical::Typical,

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use guestscope_contract::Account;
 
-use crate::phase::{PhaseKind, Request, Wait};
+use crate::phase::{Metric, PhaseKind, Request, Wait};
 use crate::untrusted::Untrusted;
 
 use super::{
     super::{
-        split::{Cause, Overlay, SAMPLE_NS, Split},
+        cause::Cause,
+        split::{SAMPLE_NS, Split},
         summary::excesses,
         tree::{Located, PlaceId, Tree, latency_ns},
         typical::Typical,
@@ -93,9 +94,9 @@ pub struct Evidence {
 /// A count beside the typical one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// One of [`crate::phase::COUNT_NAMES`].
-    pub name: &'static str,
-    /// Count in this phase of this request.
+    /// What is counted.
+    pub metric: Metric,
+    /// In this phase of this request.
     pub count: u64,
     /// The mean in the typical one.
     pub typical: f64,
@@ -148,7 +149,7 @@ impl Case {
         for (place, cause, excess_ns) in excesses(split, typical) {
             let usual = typical.own.iter().find(|(other, _)| *other == place);
             let (mine, usual) = (split.get(&place).unwrap_or(&nothing), usual.map_or(&nothing, |one| &one.1));
-            let (ns, typical_ns) = (time_of(mine, cause), time_of(usual, cause));
+            let (ns, typical_ns) = (mine.number_of(cause), usual.number_of(cause));
             let part = Part { cause, excess_ns, ns, typical_ns, evidence: Evidence::default() };
             by_place.entry(place).or_default().push(part);
         }
@@ -212,14 +213,14 @@ impl Case {
     /// Compares counts and samples with the usual ones.
     pub(super) fn compare(&mut self, usual: &Usual) {
         let Self { phases, trail, .. } = self;
-        let nothing = [0; crate::phase::COUNT_NAMES.len()];
+        let nothing = [0; crate::phase::COUNTS];
         for (phase, place) in phases.iter_mut().zip(&trail.places) {
             let own = trail.own.get(place).unwrap_or(&nothing);
             for part in &mut phase.parts {
-                let compared = counts::relevant(part.cause).iter().map(|&name| Compared {
-                    name,
-                    count: counts::event(own, name),
-                    typical: usual.mean(*place, name),
+                let compared = counts::relevant(part.cause).iter().map(|&metric| Compared {
+                    metric,
+                    count: counts::event(own, metric),
+                    typical: usual.mean(*place, metric),
                 });
                 part.evidence.counts = compared.filter(|one| one.count > 0 || one.typical > 0.0).collect();
                 part.evidence.sampled = sampled(part, own, (usual, *place));
@@ -347,24 +348,10 @@ fn own_spans(request: &Request, located: &Located) -> Vec<(PlaceId, u64, u64)> {
     spans
 }
 
-/// The time of a cause.
-fn time_of(split: &Split, cause: Cause) -> u64 {
-    match cause {
-        Cause::Account(_) | Cause::Suspended | Cause::Queue | Cause::Handoff => split.get(cause),
-        Cause::Steal => split.stolen_ns(),
-        Cause::Pause => split.paused_ns(),
-        Cause::Helper(account) => split.kept_ns(account),
-        Cause::Overlay(overlay) => split.sampled_ns(overlay),
-    }
-}
-
 fn sampled(part: &Part, own: &Events, (usual, place): (&Usual, PlaceId)) -> Option<Sampled> {
-    let name = match part.cause {
-        Cause::Overlay(Overlay::Spin) => "sample.spin",
-        Cause::Overlay(Overlay::Fault) => "sample.fault",
-        Cause::Overlay(Overlay::Syscall) => "sample.syscall",
-        Cause::Overlay(Overlay::Irq) => "sample.irq",
-        Cause::Account(Account::Cpu) => "sample.user",
+    let metric = match part.cause {
+        Cause::Overlay(overlay) => overlay.samples(),
+        Cause::Account(Account::Cpu) => Metric::SampleUser,
         Cause::Account(_)
         | Cause::Suspended
         | Cause::Queue
@@ -373,8 +360,8 @@ fn sampled(part: &Part, own: &Events, (usual, place): (&Usual, PlaceId)) -> Opti
         | Cause::Pause
         | Cause::Helper(_) => return None,
     };
-    let of = counts::SAMPLES.iter().map(|kind| counts::event(own, kind)).sum();
-    let (samples, typical) = (counts::event(own, name), usual.mean(place, name));
+    let of = counts::SAMPLES.iter().map(|&kind| counts::event(own, kind)).sum();
+    let (samples, typical) = (counts::event(own, metric), usual.mean(place, metric));
     if of == 0 {
         return None;
     }

@@ -7,16 +7,16 @@ use std::collections::HashMap;
 
 use guestscope_contract::Account;
 
-use crate::phase::{COUNT_NAMES, PhaseKind, Request};
+use crate::phase::{COUNTS, Metric, PhaseKind, Request};
 
 use super::super::{
-    split::{Cause, Overlay},
+    cause::{Cause, Overlay},
     tree::{Located, PlaceId},
 };
 
-/// Events in the order of [`COUNT_NAMES`].
-pub(super) type Events = [u64; COUNT_NAMES.len()];
-/// Means below this count as zero: one event in 2,000 requests says nothing about the next request.
+/// Events in the order of [`Metric::ALL`].
+pub(super) type Events = [u64; COUNTS];
+/// Means below this count as none: one event in so many requests says nothing about the next one.
 const NONE: f64 = 0.000_5;
 
 /// A phase's own events by place: its events less those of its nested phases. Other threads may have had more
@@ -34,7 +34,7 @@ pub(super) fn own(request: &Request, located: &Located) -> HashMap<PlaceId, Even
     }
     let mut by_place: HashMap<PlaceId, Events> = HashMap::new();
     for (&place, events) in located.places.iter().zip(left) {
-        let sums = by_place.entry(place).or_insert([0; COUNT_NAMES.len()]);
+        let sums = by_place.entry(place).or_insert([0; COUNTS]);
         for (sum, event) in sums.iter_mut().zip(events) {
             *sum = sum.saturating_add(event);
         }
@@ -45,7 +45,7 @@ pub(super) fn own(request: &Request, located: &Located) -> HashMap<PlaceId, Even
 /// Events of the requests in the middle half.
 pub(super) struct Usual {
     requests: u64,
-    by_place: HashMap<PlaceId, [u128; COUNT_NAMES.len()]>,
+    by_place: HashMap<PlaceId, [u128; COUNTS]>,
 }
 
 impl Usual {
@@ -55,7 +55,7 @@ impl Usual {
 
     pub(super) fn add(&mut self, own: &HashMap<PlaceId, Events>) {
         for (&place, events) in own {
-            let sums = self.by_place.entry(place).or_insert([0; COUNT_NAMES.len()]);
+            let sums = self.by_place.entry(place).or_insert([0; COUNTS]);
             for (sum, &event) in sums.iter_mut().zip(events) {
                 *sum += u128::from(event);
             }
@@ -63,8 +63,8 @@ impl Usual {
     }
 
     /// The mean of one count at a place.
-    pub(super) fn mean(&self, place: PlaceId, name: &str) -> f64 {
-        let sum = self.by_place.get(&place).map_or(0, |sums| index_of(name).map_or(0, |index| sums[index]));
+    pub(super) fn mean(&self, place: PlaceId, metric: Metric) -> f64 {
+        let sum = self.by_place.get(&place).map_or(0, |sums| sums[metric as usize]);
         let mean = sum as f64 / self.requests.max(1) as f64;
         if mean < NONE { 0.0 } else { mean }
     }
@@ -75,63 +75,66 @@ impl Usual {
     }
 }
 
-/// The count with this name.
-pub(super) fn event(events: &Events, name: &str) -> u64 {
-    index_of(name).map_or(0, |index| events[index])
+/// One count of these.
+pub(super) const fn event(events: &Events, metric: Metric) -> u64 {
+    events[metric as usize]
 }
 
-fn index_of(name: &str) -> Option<usize> {
-    COUNT_NAMES.iter().position(|known| *known == name)
-}
-
-const MOVES: [&str; 5] =
-    ["migrate.smt", "migrate.llc", "migrate.node", "migrate.remote", "switch.involuntary"];
-const DISK: [&str; 9] = [
-    "block.read",
-    "block.read_bytes",
-    "block.write",
-    "block.write_bytes",
-    "block.io",
-    "block.queue_ns",
-    "block.device_ns",
-    "fault.major",
-    "fault.minor",
+const MOVES: [Metric; 5] = [
+    Metric::MigrateSmt,
+    Metric::MigrateLlc,
+    Metric::MigrateNode,
+    Metric::MigrateRemote,
+    Metric::SwitchInvoluntary,
 ];
-const SOCKETS: [&str; 8] = [
-    "net.recv",
-    "net.recv_bytes",
-    "net.send",
-    "net.send_bytes",
-    "net.answer",
-    "net.answer_ns",
-    "net.round_trip_ns",
-    "net.retransmit",
+const DISK: [Metric; 9] = [
+    Metric::BlockRead,
+    Metric::BlockReadBytes,
+    Metric::BlockWrite,
+    Metric::BlockWriteBytes,
+    Metric::BlockIo,
+    Metric::BlockQueue,
+    Metric::BlockDevice,
+    Metric::FaultMajor,
+    Metric::FaultMinor,
+];
+const SOCKETS: [Metric; 8] = [
+    Metric::NetRecv,
+    Metric::NetRecvBytes,
+    Metric::NetSend,
+    Metric::NetSendBytes,
+    Metric::NetResponse,
+    Metric::NetResponseTime,
+    Metric::NetRoundTrip,
+    Metric::NetRetransmit,
 ];
 /// Samples of all kinds.
-pub(super) const SAMPLES: [&str; 5] =
-    ["sample.user", "sample.spin", "sample.fault", "sample.syscall", "sample.irq"];
+pub(super) const SAMPLES: [Metric; 5] =
+    [Metric::SampleUser, Metric::SampleSpin, Metric::SampleFault, Metric::SampleSyscall, Metric::SampleIrq];
 
 /// Counts that speak for a cause, or against it.
-pub(super) const fn relevant(cause: Cause) -> &'static [&'static str] {
+pub(super) const fn relevant(cause: Cause) -> &'static [Metric] {
     match cause {
         Cause::Account(Account::Runq) => &[
-            "migrate.smt",
-            "migrate.llc",
-            "migrate.node",
-            "migrate.remote",
-            "switch.involuntary",
-            "wakeup",
-            "wakeup.delay_ns",
+            Metric::MigrateSmt,
+            Metric::MigrateLlc,
+            Metric::MigrateNode,
+            Metric::MigrateRemote,
+            Metric::SwitchInvoluntary,
+            Metric::Wakeup,
+            Metric::WakeupDelay,
         ],
         Cause::Account(Account::Cpu) => &MOVES,
-        Cause::Account(Account::Throttled) => &["throttle"],
+        Cause::Account(Account::Throttled) => &[Metric::Throttle],
         Cause::Account(Account::BlockIo | Account::Fault) => &DISK,
         Cause::Account(Account::Net) => &SOCKETS,
-        Cause::Account(Account::Poll) => &["poll.net_ns", "net.recv", "net.recv_bytes", "net.retransmit"],
-        Cause::Account(Account::Lock | Account::Sleep | Account::Other | Account::Gpu) => {
-            &["switch.voluntary"]
+        Cause::Account(Account::Poll) => {
+            &[Metric::PollNet, Metric::NetRecv, Metric::NetRecvBytes, Metric::NetRetransmit]
         }
-        Cause::Overlay(Overlay::Fault) => &["fault.minor", "fault.major"],
+        Cause::Account(Account::Lock | Account::Sleep | Account::Other | Account::Gpu) => {
+            &[Metric::SwitchVoluntary]
+        }
+        Cause::Overlay(Overlay::Fault) => &[Metric::FaultMinor, Metric::FaultMajor],
         Cause::Overlay(Overlay::Spin | Overlay::Syscall | Overlay::Irq)
         | Cause::Suspended
         | Cause::Queue

@@ -4,10 +4,10 @@
 //! that it rests on.
 
 use super::{
-    super::{Group, Headline, advice, split::Cause},
+    super::{Group, Headline, advice, cause::Cause},
     By, Case, Explained, waits,
 };
-use guestscope_contract::Account;
+use guestscope_contract::{Account, metrics::Metric};
 
 /// Share of the excess above the 90th percentile from which on a cause gets advice.
 const WORTH: f64 = 0.25;
@@ -123,6 +123,7 @@ fn moved(case: &Case) -> f64 {
         phase.parts.first().is_some_and(|part| part.cause == Cause::Account(Account::Cpu))
     };
     let counts = case.phases.iter().filter(cpu).flat_map(|phase| &phase.parts[0].evidence.counts);
-    let far = counts.filter(|one| ["migrate.llc", "migrate.node", "migrate.remote"].contains(&one.name));
+    let far = counts
+        .filter(|one| [Metric::MigrateLlc, Metric::MigrateNode, Metric::MigrateRemote].contains(&one.metric));
     far.map(|one| one.count as f64 - one.typical).sum()
 }

@@ -24,7 +24,7 @@ use crate::untrusted::Untrusted;
 
 use self::reading::Reading;
 use super::{
-    split::Cause,
+    cause::Cause,
     summary::{SLOWEST, Summary},
     tally::{ByName, Standing},
 };

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::super::{
+    cause::Cause,
     quantiles::Band,
-    split::Cause,
     tree::{PlaceId, Tree},
 };
 use crate::untrusted::Untrusted;

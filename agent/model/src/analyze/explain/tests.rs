@@ -241,7 +241,7 @@ fn counts_stand_beside_the_typical_ones_of_the_same_phase() {
     }
     let explanation = explain(&requests, Wanted::Number(94));
     let faults = part(&explanation, Cause::Overlay(Overlay::Fault));
-    let compared = Compared { name: "fault.minor", count: 16_384, typical: 12.0 };
+    let compared = Compared { metric: crate::phase::Metric::FaultMinor, count: 16_384, typical: 12.0 };
     assert_eq!(faults.evidence.counts, [compared]);
     let sampled = faults.evidence.sampled.as_ref().expect("it was sampled");
     assert_eq!((sampled.samples, sampled.of), (15, 15));

@@ -1,5 +1,6 @@
 //! An excess is divided among its causes without remainder; only what exceeds chance gets a name.
 
+use guestscope_contract::Source;
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -11,11 +12,9 @@ const MS: u64 = 1_000_000;
 
 fn split(cpu_ns: u64, stolen_ns: u64, samples: [u64; Overlay::ALL.len()]) -> Split {
     let mut split = Split::default();
-    split.0[CPU] = cpu_ns;
-    split.1[STOLEN] = stolen_ns;
-    for (ns, samples) in split.1[SAMPLED..].iter_mut().zip(samples) {
-        *ns = samples * SAMPLE_NS;
-    }
+    split.accounts[CPU] = cpu_ns;
+    split.steal = stolen_ns;
+    split.sampled = samples.map(|samples| samples * SAMPLE_NS);
     split
 }
 
@@ -26,7 +25,7 @@ fn split(cpu_ns: u64, stolen_ns: u64, samples: [u64; Overlay::ALL.len()]) -> Spl
 fn time_off_the_thread_is_called_by_what_is_known_of_it(#[case] source: Source, #[case] cause: Cause) {
     let request = Sample::new(1, 0, Vec::new()).build();
     let split = Split::of(&Phase { source, suspended_ns: MS, ..request.root().clone() });
-    let found: Vec<(Cause, u64)> = split.iter().filter(|part| part.1 > 0).collect();
+    let found: Vec<(Cause, u64)> = split.time().filter(|part| part.1 > 0).collect();
     assert_eq!(found, [(cause, MS)]);
 }
 
@@ -55,16 +54,16 @@ fn a_pause_explains_whichever_accounts_it_lies_in() {
     let lock = Account::Lock as usize;
     let typical = split(10 * MS, 0, [0; 4]);
     let mut slow = split(110 * MS, 0, [0; 4]);
-    slow.1[PAUSED] = 98 * MS;
+    slow.pause = 98 * MS;
     assert_eq!(excess_ms(&slow, &typical), [("cpu", 2), ("pause", 98)]);
     // Most of it while the thread waited, the rest while it ran.
-    (slow.0[lock], slow.0[CPU], slow.1[PAUSED]) = (80 * MS, 40 * MS, 100 * MS);
+    (slow.accounts[lock], slow.accounts[CPU], slow.pause) = (80 * MS, 40 * MS, 100 * MS);
     assert_eq!(excess_ms(&slow, &typical), [("cpu", 10), ("pause", 100)]);
     // What always happens explains no excess, and no more is explained than there is.
     let mut usual = typical;
-    usual.1[PAUSED] = 90 * MS;
+    usual.pause = 90 * MS;
     assert_eq!(excess_ms(&slow, &usual), [("cpu", 30), ("lock", 70), ("pause", 10)]);
-    slow.0[lock] = 0;
+    slow.accounts[lock] = 0;
     assert_eq!(excess_ms(&slow, &typical), [("pause", 30)]);
 }
 
@@ -75,9 +74,11 @@ fn what_is_always_sampled_explains_no_excess() {
 }
 
 fn any_split() -> impl Strategy<Value = Split> {
-    let ns = 0..1_u64 << 40;
-    (proptest::array::uniform14(ns.clone()), proptest::collection::vec(ns, BESIDE))
-        .prop_map(|(time, beside)| Split(time, std::array::from_fn(|index| beside[index])))
+    proptest::collection::vec(0..1_u64 << 40, CELLS).prop_map(|numbers| {
+        let mut split = Split::default();
+        split.cells_mut().zip(numbers).for_each(|(cell, number)| *cell = number);
+        split
+    })
 }
 
 proptest! {

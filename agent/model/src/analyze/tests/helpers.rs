@@ -4,7 +4,7 @@ use guestscope_contract::Account;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{analyze::split::BESIDE, phase::KEPT};
+use crate::{analyze::split::CELLS, phase::KEPT};
 
 const RUNQ: usize = 0;
 
@@ -54,10 +54,14 @@ fn time_on_a_cpu_without_a_helper_that_waits_more_than_usual_is_its_own() {
 proptest! {
     #[test]
     fn an_excess_adds_up_and_helpers_explain_no_more_than_there_is(
-        own in any::<([u32; CAUSES], [u32; BESIDE])>(),
-        typical in any::<([u32; CAUSES], [u32; BESIDE])>(),
+        own in any::<[u32; CELLS]>(),
+        typical in any::<[u32; CELLS]>(),
     ) {
-        let split = |(times, beside): ([u32; CAUSES], [u32; BESIDE])| Split(times.map(u64::from), beside.map(u64::from));
+        let split = |numbers: [u32; CELLS]| {
+            let mut split = Split::default();
+            split.cells_mut().zip(numbers).for_each(|(cell, number)| *cell = u64::from(number));
+            split
+        };
         let (own, typical) = (split(own), split(typical));
         let parts: Vec<(Cause, i64)> = own.excess(&typical).collect();
         let whole: i64 = parts.iter().map(|part| part.1).sum();
@@ -65,10 +69,12 @@ proptest! {
         for (kept, account) in KEPT.into_iter().enumerate() {
             let of = parts.iter().find(|(cause, _)| *cause == Cause::Helper(account));
             let named = of.map_or(0, |part| part.1);
-            let more = |at: usize| (own.1[at] as i64 - typical.1[at] as i64).max(0);
-            prop_assert!(named >= 0 && named <= more(kept) + more(KEPT.len() + kept));
+            let more = |mine: u64, usual: u64| (mine as i64 - usual as i64).max(0);
+            let most = more(own.kept_on_cpu[kept], typical.kept_on_cpu[kept])
+                + more(own.kept_waiting[kept], typical.kept_waiting[kept]);
+            prop_assert!(named >= 0 && named <= most);
         }
-        for (cause, excess) in own.iter().map(|(cause, ns)| (cause, ns as i64 - typical.get(cause) as i64)) {
+        for (cause, excess) in own.time().map(|(cause, ns)| (cause, ns as i64 - typical.get(cause) as i64)) {
             let left = parts.iter().find(|part| part.0 == cause).map_or(0, |part| part.1);
             prop_assert!(left <= excess && (excess <= 0 || left >= 0), "helpers take what there is: {left} of {excess}");
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use guestscope_contract::Source;
 
 use crate::phase::{
-    Accounts, COUNT_NAMES, Counts, Ending, Helpers, KEPT, Phase, PhaseKind, Request, ThreadId, Wait,
+    Accounts, Counts, Ending, Helpers, KEPT, Metric, Phase, PhaseKind, Request, ThreadId, Wait,
     pairing::{Output, Pairing},
 };
 
@@ -139,7 +139,7 @@ fn accounts(accounts: &Accounts) -> String {
 
 fn counts(counts: &Counts) -> String {
     let parts: Vec<String> =
-        COUNT_NAMES.iter().zip(counts.to_array()).map(|(name, count)| note(name, count)).collect();
+        Metric::ALL.into_iter().map(|metric| note(metric.row().key, counts.get(metric))).collect();
     join(&parts)
 }
 

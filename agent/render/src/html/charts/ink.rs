@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use guestscope_contract::Account;
 use maud::{Markup, PreEscaped};
 use plotters::style::RGBColor;
 
@@ -13,7 +14,7 @@ use super::{
     hatch::{Hatch, Place},
     lines,
 };
-use crate::analyze::Cause;
+use crate::analyze::{Cause, Overlay};
 
 /// A colour by meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Ink {
             Ink::Grid => Self::numbers(1, 1),
             Ink::Frame => Self::numbers(1, 2),
             Ink::Paper => Self::numbers(1, 3),
-            Ink::Cause(cause) => Self::numbers(2, place(cause) as u8),
+            Ink::Cause(cause) => Self::numbers(2, cause.place() as u8),
             Ink::Platform(index) => Self::numbers(3, place_of_line(index)),
             Ink::Band(index) => Self::numbers(4, place_of_line(index)),
         }
@@ -55,10 +56,6 @@ impl Ink {
 /// Platforms that look alike share a class.
 const fn place_of_line(index: usize) -> u8 {
     (index % lines::LOOKS) as u8
-}
-
-fn place(cause: Cause) -> usize {
-    Cause::all().position(|known| known == cause).unwrap_or(0)
 }
 
 /// The class for an ink's colour, which is given as six hexadecimal digits.
@@ -108,7 +105,7 @@ pub(super) fn inked(svg: &str) -> String {
 
 /// The hatch's path for the `<rect` tag that `text` ends in the middle of; none if the cause has no hatch.
 fn hatched(text: &str, class: &str) -> Option<String> {
-    let (_, hatch) = LOOKS.get(class.strip_prefix("cause")?.parse::<usize>().ok()?)?;
+    let (_, hatch) = look(Cause::all().nth(class.strip_prefix("cause")?.parse().ok()?)?);
     let tag = text.rsplit_once("<rect ")?.1;
     if tag.contains('>') {
         return None;
@@ -119,37 +116,41 @@ fn hatched(text: &str, class: &str) -> Option<String> {
     Some(hatch.path(place)).filter(|path| !path.is_empty())
 }
 
-/// Colour and hatch of each cause, in the order of [`Cause::all`]; those that are large beside each other
-/// differ in both.
-const LOOKS: [(&str, Hatch); 24] = [
-    ("#4878b0", Hatch::None),    // cpu
-    ("#e0504a", Hatch::Up),      // runq
-    ("#a8227f", Hatch::Cross),   // throttled
-    ("#8c6a4f", Hatch::Dots),    // block_io
-    ("#3f9a4a", Hatch::Level),   // net
-    ("#8fce85", Hatch::Upright), // poll
-    ("#e8b93e", Hatch::Down),    // lock
-    ("#55b3ad", Hatch::None),    // gpu
-    ("#f4959f", Hatch::Dots),    // fault
-    ("#cfcfcf", Hatch::None),    // sleep
-    ("#7a7370", Hatch::Up),      // other
-    ("#b8aea8", Hatch::Level),   // suspended
-    ("#c9a0e0", Hatch::Cross),   // queue
-    ("#d8ccc4", Hatch::Up),      // handoff
-    ("#7a5fc7", Hatch::Down),    // steal
-    ("#8d8d8d", Hatch::Cross),   // pause
-    ("#e0504a", Hatch::Dots),    // helper.runq
-    ("#a8227f", Hatch::Dots),    // helper.throttled
-    ("#8c6a4f", Hatch::Up),      // helper.block_io
-    ("#f4959f", Hatch::Up),      // helper.fault
-    ("#9fc0ea", Hatch::Dots),    // cpu.spin
-    ("#6fa0dc", Hatch::Up),      // cpu.fault
-    ("#86b0e4", Hatch::Level),   // cpu.syscall
-    ("#3d6aa5", Hatch::Upright), // cpu.irq
-];
+/// Colour and hatch of a cause; those that are large beside each other differ in both. A helper's cause has its
+/// account's colour.
+const fn look(cause: Cause) -> (&'static str, Hatch) {
+    match cause {
+        Cause::Account(account) => of_account(account),
+        Cause::Suspended => ("#b8aea8", Hatch::Level),
+        Cause::Queue => ("#c9a0e0", Hatch::Cross),
+        Cause::Handoff => ("#d8ccc4", Hatch::Up),
+        Cause::Steal => ("#7a5fc7", Hatch::Down),
+        Cause::Pause => ("#8d8d8d", Hatch::Cross),
+        Cause::Helper(account) => match of_account(account) {
+            (colour, Hatch::Dots) => (colour, Hatch::Up),
+            (colour, _) => (colour, Hatch::Dots),
+        },
+        Cause::Overlay(Overlay::Spin) => ("#9fc0ea", Hatch::Dots),
+        Cause::Overlay(Overlay::Fault) => ("#6fa0dc", Hatch::Up),
+        Cause::Overlay(Overlay::Syscall) => ("#86b0e4", Hatch::Level),
+        Cause::Overlay(Overlay::Irq) => ("#3d6aa5", Hatch::Upright),
+    }
+}
 
-fn look(cause: Cause) -> (&'static str, Hatch) {
-    LOOKS[place(cause) % LOOKS.len()]
+const fn of_account(account: Account) -> (&'static str, Hatch) {
+    match account {
+        Account::Cpu => ("#4878b0", Hatch::None),
+        Account::Runq => ("#e0504a", Hatch::Up),
+        Account::Throttled => ("#a8227f", Hatch::Cross),
+        Account::BlockIo => ("#8c6a4f", Hatch::Dots),
+        Account::Net => ("#3f9a4a", Hatch::Level),
+        Account::Poll => ("#8fce85", Hatch::Upright),
+        Account::Lock => ("#e8b93e", Hatch::Down),
+        Account::Gpu => ("#55b3ad", Hatch::None),
+        Account::Fault => ("#f4959f", Hatch::Dots),
+        Account::Sleep => ("#cfcfcf", Hatch::None),
+        Account::Other => ("#7a7370", Hatch::Up),
+    }
 }
 
 /// The classes of all inks, for the page's head.
@@ -168,13 +169,13 @@ pub(in crate::html) fn swatch(cause: Cause) -> Markup {
     PreEscaped(format!(
         "<svg class=\"swatch\" viewBox=\"0 0 48 32\" aria-hidden=\"true\">\
          <rect width=\"48\" height=\"32\" class=\"fill-cause{}\"/><path class=\"hatch\" d=\"{hatch}\"/></svg>",
-        place(cause)
+        cause.place()
     ))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LOOKS, inked};
+    use super::{inked, look};
     use crate::analyze::Cause;
 
     #[test]
@@ -197,8 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_has_a_look() {
-        assert_eq!(Cause::all().count(), LOOKS.len());
+    fn no_two_causes_look_alike() {
+        let mut looks: Vec<_> = Cause::all().map(|cause| (cause, look(cause))).collect();
+        while let Some((cause, own)) = looks.pop() {
+            let same = looks.iter().find(|(_, other)| *other == own);
+            assert_eq!(same, None, "as {}", cause.name());
+        }
     }
 
     /// Narrow bars show their colour alone, on a light page and on a dark one.
@@ -215,7 +220,7 @@ mod tests {
         let css = include_str!("../page/style.css");
         let papers: Vec<&str> = css.split("--paper: ").skip(1).map(|rest| &rest[..7]).collect();
         assert_eq!(papers.len(), 2, "{papers:?}");
-        for (color, _) in LOOKS {
+        for (color, _) in Cause::all().map(look) {
             for paper in &papers {
                 assert!(contrast(light(color), light(paper)) >= 1.5, "{color} on {paper}");
             }

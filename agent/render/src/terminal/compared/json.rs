@@ -18,7 +18,7 @@ use crate::{
 use super::{super::json::print, Compared};
 
 /// Version of the keys.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 #[derive(Serialize)]
 struct ComparisonJson<'a> {
@@ -130,7 +130,7 @@ struct TailJson<'a> {
 #[derive(Serialize)]
 struct CostJson {
     cause: &'static str,
-    events: &'static [&'static str],
+    events: Vec<&'static str>,
     baseline_count: f64,
     count: f64,
     baseline_each_ns: f64,
@@ -246,13 +246,14 @@ impl<'a> From<&'a Decomposition> for DecompositionJson<'a> {
 
 fn cost_json((cause, cost): &(Cause, Cost)) -> CostJson {
     let Cost { events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns } = *cost;
+    let events = events.iter().map(|metric| metric.row().full_name()).collect();
     let cause = cause.name();
     CostJson { cause, events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns }
 }
 
 fn platform_json<'a>(one: &'a OnePlatform, baseline: &Side) -> PlatformJson<'a> {
     let count = |change: &CountChange| CountJson {
-        name: change.name,
+        name: change.metric.row().full_name(),
         baseline: change.baseline,
         value: change.value,
         difference: change.difference.into(),
@@ -264,7 +265,7 @@ fn platform_json<'a>(one: &'a OnePlatform, baseline: &Side) -> PlatformJson<'a> 
     };
     let advised = |Advised { cause, counts, advice }: Advised<'_>| AdviceJson {
         cause,
-        counts: counts.iter().map(|change| change.name).collect(),
+        counts: counts.iter().map(|change| change.metric.row().full_name()).collect(),
         text: advice.text,
         source: advice.source,
     };

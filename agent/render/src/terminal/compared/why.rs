@@ -193,7 +193,7 @@ fn cost_words(cost: &Cost) -> String {
     };
     format!(
         "{} per request: {} (baseline {}); by number {}, by price {}",
-        cost.events.join(" and "),
+        cost.events.iter().map(|metric| metric.row().name).collect::<Vec<_>>().join(" and "),
         price(cost.count, cost.each_ns),
         price(cost.baseline_count, cost.baseline_each_ns),
         signed(cost.by_number_ns),
@@ -223,5 +223,5 @@ fn counts(reasons: &mut Vec<Reason>, one: &OnePlatform) {
 }
 
 fn count_words(change: &CountChange) -> String {
-    format!("{} {} (baseline {})", change.name, number(change.value), number(change.baseline))
+    format!("{} {} (baseline {})", change.metric.row().name, number(change.value), number(change.baseline))
 }

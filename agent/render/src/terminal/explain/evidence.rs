@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use guestscope_contract::Account;
+use guestscope_contract::{Account, metrics::Metric};
 
 use crate::{
     analyze::{
@@ -27,6 +27,9 @@ use super::{
 /// Most culprits named per part.
 const CULPRITS: usize = 3;
 const RUNQ: Cause = Cause::Account(Account::Runq);
+/// Moves to other CPUs, of any distance.
+const MIGRATIONS: [Metric; 4] =
+    [Metric::MigrateSmt, Metric::MigrateLlc, Metric::MigrateNode, Metric::MigrateRemote];
 /// Culprits below 1 / `NAMED` of the waits are not named.
 const NAMED: u64 = 20;
 
@@ -114,7 +117,7 @@ fn instead(part: &Part) -> String {
 }
 
 fn is_far(one: &Compared) -> bool {
-    one.name.starts_with("migrate.") && one.count as f64 > one.typical + 0.5
+    MIGRATIONS.contains(&one.metric) && one.count as f64 > one.typical + 0.5
 }
 
 impl Words<'_> {
@@ -247,26 +250,32 @@ fn list(all: &[u64]) -> String {
 
 /// Counts that differ from the typical ones, in the words of the cause.
 fn of_counts(part: &Part) -> Vec<String> {
-    let find = |name: &str| part.evidence.counts.iter().find(|one| one.name == name);
+    let find = |metric: Metric| part.evidence.counts.iter().find(|one| one.metric == metric);
     let mut clauses = Vec::new();
-    let mut event = |name: &str, one: &str, many: &str| {
-        clauses.extend(find(name).and_then(|compared| differs(compared, one, many)));
+    let mut event = |metric: Metric, one: &str, many: &str| {
+        clauses.extend(find(metric).and_then(|compared| differs(compared, one, many)));
     };
     match part.cause {
-        Cause::Account(Account::Throttled) => event("throttle", "throttle episode", "throttle episodes"),
+        Cause::Account(Account::Throttled) => {
+            event(Metric::Throttle, "throttle episode", "throttle episodes");
+        }
         Cause::Account(Account::Cpu | Account::Runq) => {
-            event("migrate.remote", "move to another memory node", "moves to another memory node");
-            event("migrate.node", "move to another last-level cache", "moves to another last-level cache");
-            event("migrate.llc", "move to another core", "moves to another core");
-            event("migrate.smt", "move to a sibling CPU", "moves to a sibling CPU");
-            event("switch.involuntary", "forced switch", "forced switches");
+            event(Metric::MigrateRemote, "move to another memory node", "moves to another memory node");
+            event(
+                Metric::MigrateNode,
+                "move to another last-level cache",
+                "moves to another last-level cache",
+            );
+            event(Metric::MigrateLlc, "move to another core", "moves to another core");
+            event(Metric::MigrateSmt, "move to a sibling CPU", "moves to a sibling CPU");
+            event(Metric::SwitchInvoluntary, "forced switch", "forced switches");
         }
         Cause::Account(Account::BlockIo | Account::Fault) => {
-            event("fault.major", "major fault", "major faults");
+            event(Metric::FaultMajor, "major fault", "major faults");
             clauses.extend(disk(part));
         }
         Cause::Account(Account::Net | Account::Poll) => {
-            event("net.retransmit", "segment sent again", "segments sent again");
+            event(Metric::NetRetransmit, "segment sent again", "segments sent again");
             clauses.extend(network(part));
         }
         Cause::Overlay(Overlay::Fault) => clauses.extend(faults(part)),
@@ -301,14 +310,14 @@ fn mean(typical: f64) -> String {
     }
 }
 
-fn number(part: &Part, name: &str) -> (u64, f64) {
-    let found = part.evidence.counts.iter().find(|one| one.name == name);
+fn number(part: &Part, metric: Metric) -> (u64, f64) {
+    let found = part.evidence.counts.iter().find(|one| one.metric == metric);
     found.map_or((0, 0.0), |one| (one.count, one.typical))
 }
 
 /// `5,408 page faults as always, but 5.90 us each instead of 1.20 us`.
 fn faults(part: &Part) -> Option<String> {
-    let (count, typical) = number(part, "fault.minor");
+    let (count, typical) = number(part, Metric::FaultMinor);
     if count == 0 {
         return None;
     }
@@ -326,10 +335,11 @@ fn faults(part: &Part) -> Option<String> {
 
 /// `12 I/Os instead of 3.0, 4.10 ms in queues and 22.0 ms in the device; read 1.20 MB instead of 0 B`.
 fn disk(part: &Part) -> Vec<String> {
-    let (ios, usual) = number(part, "block.io");
+    let (ios, usual) = number(part, Metric::BlockIo);
     let mut clauses = Vec::new();
     if ios > 0 {
-        let (queued_ns, device_ns) = (number(part, "block.queue_ns").0, number(part, "block.device_ns").0);
+        let (queued_ns, device_ns) =
+            (number(part, Metric::BlockQueue).0, number(part, Metric::BlockDevice).0);
         let usual = if is_as_usual(ios, usual) {
             " as always".to_owned()
         } else {
@@ -342,7 +352,7 @@ fn disk(part: &Part) -> Vec<String> {
             duration(device_ns)
         ));
     }
-    for (name, verb) in [("block.read_bytes", "read"), ("block.write_bytes", "written")] {
+    for (name, verb) in [(Metric::BlockReadBytes, "read"), (Metric::BlockWriteBytes, "written")] {
         let (count, typical) = number(part, name);
         if !is_as_usual(count, typical) {
             clauses.push(format!("{verb} {} instead of {}", bytes(count), bytes(typical as u64)));
@@ -353,12 +363,12 @@ fn disk(part: &Part) -> Vec<String> {
 
 /// `3 answers took 41.0 ms (usually 2.10 ms), at least 1.20 ms of it on the way`.
 fn network(part: &Part) -> Option<String> {
-    let (answers, _) = number(part, "net.answer");
+    let (answers, _) = number(part, Metric::NetResponse);
     if answers == 0 {
         return None;
     }
-    let (took_ns, usual_ns) = number(part, "net.answer_ns");
-    let (way_ns, _) = number(part, "net.round_trip_ns");
+    let (took_ns, usual_ns) = number(part, Metric::NetResponseTime);
+    let (way_ns, _) = number(part, Metric::NetRoundTrip);
     let count = counted(answers, "answer", "answers");
     let (took, usual, way) = (duration(took_ns), duration(usual_ns as u64), duration(way_ns));
     Some(format!("{count} took {took} (usually {usual}), at least {way} of it on the way"))

@@ -177,7 +177,7 @@ pub fn render_explanation_json(explanation: &Explanation, facts: &ExplainFacts) 
         fidelity: facts.fidelity.map_or("unknown", crate::health::Fidelity::name),
         accounts_not_seen: facts
             .fidelity
-            .map_or(&[][..], unseen::accounts)
+            .map_or_else(Vec::new, unseen::accounts)
             .iter()
             .map(|account| account.name())
             .collect(),
@@ -293,8 +293,11 @@ fn part<'a>(part: &'a Part, explanation: &'a Explanation) -> PartJson<'a> {
         let comm = explanation.threads.get(tid).map(|named| &named.comm);
         HelperJson { tid: *tid, comm, count: *count, ns: *ns, by: waits.iter().map(by).collect() }
     };
-    let count =
-        |Compared { name, count, typical }: &Compared| CountJson { name, count: *count, typical: *typical };
+    let count = |Compared { metric, count, typical }: &Compared| CountJson {
+        name: metric.row().full_name(),
+        count: *count,
+        typical: *typical,
+    };
     let samples = |sampled: &Sampled| {
         let Sampled { samples, of, typical, low_ns, high_ns } = *sampled;
         SampledJson { samples, of, typical, excess_low_ns: low_ns, excess_high_ns: high_ns }

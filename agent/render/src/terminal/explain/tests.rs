@@ -127,7 +127,7 @@ fn everybody() -> Vec<Request> {
                     (counts.block_device_ns, counts.block_read_bytes) = (late(2_900 * us), late(1_200_000));
                 }
                 "net" => {
-                    (counts.net_answer, counts.net_answer_ns) = (3, 2_100 * us + late(5_000 * us));
+                    (counts.net_response, counts.net_response_ns) = (3, 2_100 * us + late(5_000 * us));
                     (counts.net_round_trip_ns, counts.net_retransmit) = (1_200 * us, late(2));
                 }
                 _ => {}

@@ -125,7 +125,7 @@ proptest! {
     #[test]
     fn a_bar_is_as_wide_as_asked(times in proptest::collection::vec(any::<u64>(), 13), columns in 1usize..60) {
         let mut sums = crate::analyze::Sums::default();
-        for (sum, ns) in sums.0.iter_mut().zip(&times) {
+        for (sum, ns) in sums.time_mut().zip(&times) {
             *sum = u128::from(*ns);
         }
         let width: usize = bar::bar(&sums, columns, false).iter().map(page::Piece::width).sum();

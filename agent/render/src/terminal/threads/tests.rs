@@ -102,7 +102,7 @@ fn many_processes_and_threads_of_any_name_are_bounded_and_counted() {
         (&threads["groups"][0]["role"], &threads["groups"][0]["threads"]),
         (&"main".into(), &3.into())
     );
-    assert_eq!(threads["groups"][0]["time_ns"]["cpu"], 60 * MS);
+    assert_eq!(threads["groups"][0]["time"]["cpu_ns"], 60 * MS);
 }
 
 /// The same program with marks: a table of its phases, and a line for time outside them.

@@ -8,7 +8,7 @@ use rstest::rstest;
 use super::*;
 use crate::{
     analyze::samples::{Sample as Made, Step},
-    phase::{COUNT_NAMES, Counts},
+    phase::{COUNTS, Counts, Metric as Counted},
 };
 
 /// Five runs of 40 requests, each `cpu_ms` long, with these counts.
@@ -34,7 +34,7 @@ fn against(first: &Platform, second: Platform, fold: Option<Common>) -> Comparis
 
 /// As the program is, whichever fidelity looks: 2 of each count.
 fn all() -> Counts {
-    Counts::from_array([2; COUNT_NAMES.len()])
+    Counts::from_array([2; COUNTS])
 }
 
 /// What the limited fidelities see of it, as their sources tell: classic events, and getrusage.
@@ -84,9 +84,9 @@ fn moves(llc: u64, node: u64) -> Counts {
 
 /// Baseline, platform, and the counts on which advice to pin rests.
 #[rstest]
-#[case::more(moves(1, 0), moves(1, 4), 55, &["migrate.node"])]
-#[case::more_of_both(moves(1, 1), moves(3, 4), 55, &["migrate.llc", "migrate.node"])]
-#[case::the_slower_baseline_had_more(moves(1, 4), moves(1, 0), 45, &["migrate.node"])]
+#[case::more(moves(1, 0), moves(1, 4), 55, &[Counted::MigrateNode])]
+#[case::more_of_both(moves(1, 1), moves(3, 4), 55, &[Counted::MigrateLlc, Counted::MigrateNode])]
+#[case::the_slower_baseline_had_more(moves(1, 4), moves(1, 0), 45, &[Counted::MigrateNode])]
 #[case::fewer(moves(1, 4), moves(1, 0), 55, &[])]
 #[case::other_kinds(moves(8, 0), moves(0, 4), 55, &[])]
 #[case::within_a_core(moves(0, 0), Counts { migrate_smt: 9, ..Counts::default() }, 55, &[])]
@@ -94,13 +94,13 @@ fn moves_to_cold_caches_bring_advice(
     #[case] baseline: Counts,
     #[case] counts: Counts,
     #[case] cpu_ms: u64,
-    #[case] expected: &[&str],
+    #[case] expected: &[Counted],
 ) {
     let comparison = against(&platform("a", 50, &baseline), platform("b", cpu_ms, &counts), None);
     let advised = comparison.platforms[0].advised(&comparison.baseline);
     assert_eq!((advised[0].cause, advised[0].counts.len()), ("cpu", 0));
-    let names: Vec<&str> =
-        advised.iter().skip(1).flat_map(|one| &one.counts).map(|change| change.name).collect();
+    let names: Vec<Counted> =
+        advised.iter().skip(1).flat_map(|one| &one.counts).map(|change| change.metric).collect();
     assert_eq!(names, expected);
     assert!(advised.iter().skip(1).all(|one| one.cause == "migration"), "{advised:?}");
 }

@@ -185,7 +185,7 @@ fn what_hardly_happens_has_no_price() {
     };
     let change = |baseline: f64, value: f64| {
         let difference = Interval { value: value - baseline, low: None, high: None };
-        [CountChange { name: "fault.minor", baseline, value, difference }]
+        [CountChange { metric: crate::phase::Metric::FaultMinor, baseline, value, difference }]
     };
     let more = cost(&of(265e3, 135e6), &change(0.1, 40_000.0)).unwrap();
     near(more.each_ns, 135.265e6 / 40_000.0);
@@ -319,7 +319,7 @@ fn tails_weigh_the_last_request_in_part() {
     let tail = &digest.tails[0];
     let expected = ((96..=105).sum::<u64>() as f64 + 95.0 * 0.5) / 10.5 * 1e6;
     near(tail.mean_ns, expected);
-    near(tail.profile.phases[0].1.time[0], expected);
+    near(tail.profile.phases[0].1.accounts[0], expected);
 }
 
 /// What speaks against a difference most comes last, and is shown before the small ones that explain it.

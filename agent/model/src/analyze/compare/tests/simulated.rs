@@ -55,7 +55,7 @@ fn platform(chance: &mut Chance, world: World, label: &str, ratio: f64) -> Platf
             drift: None,
             autocorrelation: None,
             warmup: 0,
-            counts: [0.0; crate::phase::COUNT_NAMES.len()],
+            counts: [0.0; crate::phase::COUNTS],
             profile: Profile::default(),
             tails: Vec::new(),
         };
@@ -166,10 +166,10 @@ fn intervals_of_parts_cover_the_truth_in_95_of_100() {
         for (name, share) in PHASES {
             let mut means = Means::default();
             for (account, mean, deviation) in WORLD {
-                means.time[account as usize] = share * mean[side] + deviation * chance.normal() / 2.0;
+                means.accounts[account as usize] = share * mean[side] + deviation * chance.normal() / 2.0;
             }
             requests.profile.add(vec![name.into()], &means);
-            requests.mean_ns += means.time.iter().sum::<f64>();
+            requests.mean_ns += means.accounts.iter().sum::<f64>();
         }
         Run { start_ns, is_emulated: false, requests }
     };
