@@ -38,3 +38,8 @@ pub(super) fn of(column: &str) -> Option<Former> {
 pub(super) fn today(column: &str) -> &str {
     FORMER.into_iter().find(|(_, then, _)| *then == column).map_or(column, |(today, ..)| today)
 }
+
+#[cfg(test)]
+pub(super) fn all() -> impl Iterator<Item = (&'static str, Former)> {
+    FORMER.into_iter().map(|(today, name, factor)| (today, Former { name, factor }))
+}

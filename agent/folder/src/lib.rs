@@ -22,6 +22,8 @@ mod drawn;
 mod error;
 mod footer;
 mod former;
+#[cfg(test)]
+mod former_tests;
 mod gpu;
 mod histogram_index;
 mod histograms;
