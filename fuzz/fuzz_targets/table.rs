@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-use guestscope_folder::Folder;
+use guestscope_folder::{FORMAT, Folder};
 use libfuzzer_sys::fuzz_target;
 
 const TABLES: [&str; 5] = ["phases", "threads", "samples", "marks", "waits"];
@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (table, form) = (usize::from(first) % TABLES.len(), usize::from(first) / TABLES.len() % FORMS.len());
     let place = guestscope_fuzz::folder();
     let path = place.join(format!("{}.{}", TABLES[table], FORMS[form]));
-    fs::write(place.join("manifest.json"), r#"{"format": 1}"#).expect("the folder is ours");
+    fs::write(place.join("manifest.json"), format!(r#"{{"format": {FORMAT}}}"#)).expect("the folder is ours");
     fs::write(&path, file).expect("the folder is ours");
     read(place, table);
     fs::remove_file(&path).expect("the folder is ours");
