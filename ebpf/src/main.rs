@@ -2,7 +2,7 @@
 //! builds.
 //!
 //! A program here is a thin shell: check that the task is tracked, read the arguments, drive the ledger, hand
-//! over a record. The meaning of events is in `ledger.rs`, which host tests share.
+//! over a record. The meaning of events is in the ledger of the contract, which host tests share.
 #![cfg_attr(target_arch = "bpf", no_std, no_main, feature(asm_experimental_arch))]
 #![cfg_attr(
     target_arch = "bpf",

@@ -3,7 +3,7 @@
 //! A thread joins where its ledger is made and leaves where it ends; in between nothing is written here, so a
 //! switch costs nothing. Threads of one process are born and end on several CPUs at once: a place is claimed
 //! through a hash map, where only one of two claims succeeds, and sums are added by atomic instructions
-//! without a result, which every kernel has. `helpers.rs` of the contract decides what counts.
+//! without a result, which every kernel has. `helpers` of the contract decides what counts.
 
 use core::arch::asm;
 

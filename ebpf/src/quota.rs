@@ -1,5 +1,5 @@
-//! The part of a wait for a CPU that is the group's lack of quota, by the throttle clock of a thread's group on
-//! its CPU.
+//! The part of a wait for a CPU that is the group's lack of quota, by the throttle clock of a thread's group
+//! on its CPU.
 //!
 //! A thread gets no event when its group runs out: others of the group may use the quota up while it waits.
 //! So the clock is read where a wait begins and where it ends. Neither quotas nor cgroup files are read.

@@ -63,6 +63,13 @@ impl Crate {
         circles
     }
 
+    /// Files of modules that have others below them, and lie outside of the folder of those.
+    pub(super) fn beside_their_folders(&self) -> impl Iterator<Item = &Path> {
+        let is_apart = |key: &&Key| !key.is_empty() && self.folder(key) == **key;
+        let files = self.0.keys().filter(is_apart).map(|key| self.0[key].file.as_path());
+        files.filter(|file| !file.ends_with("mod.rs"))
+    }
+
     /// The folder of a module's file; a module with modules of its own lies beside those.
     fn folder(&self, key: &Key) -> Key {
         let has_own = self.0.keys().any(|other| other.len() > key.len() && other.starts_with(key));
@@ -260,6 +267,18 @@ mod tests {
             ("b.rs", b),
         ]);
         assert_eq!(found.len(), expected, "{found:?}");
+    }
+
+    #[rstest]
+    #[case("c/mod.rs", &[])]
+    #[case("c.rs", &["c.rs"])]
+    fn a_module_lies_in_its_folder(#[case] file: &str, #[case] expected: &[&str]) {
+        let mut crate_ = Crate::default();
+        for path in ["lib.rs", "d.rs", file, "c/a.rs"] {
+            crate_.add(Path::new(path), Path::new(path), "", false);
+        }
+        let found: Vec<&str> = crate_.beside_their_folders().filter_map(Path::to_str).collect();
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -67,6 +67,15 @@ pub(crate) fn complaints(root: &Path) -> Result<Vec<Complaint>> {
         let found = guide::complaints(root, &text).into_iter();
         out.extend(found.map(|(line, rule)| complaint(Path::new(guide::GUIDE), line, &rule)));
     }
+    for crate_ in crates.values() {
+        out.extend(crate_.beside_their_folders().map(|file| {
+            complaint(
+                file,
+                1,
+                "lies in the folder of its modules, as mod.rs: all files of a module in one place",
+            )
+        }));
+    }
     for files in crates.values().flat_map(Crate::circles) {
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let rule = format!("needs no file of another folder that needs it too: {}", names.join(", "));

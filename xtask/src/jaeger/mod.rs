@@ -31,9 +31,9 @@ use crate::{
 };
 use anyhow::{Context as _, Result};
 
-const CONFIG: &str = include_str!("../jaeger/config.yaml");
+const CONFIG: &str = include_str!("../../jaeger/config.yaml");
 /// Configuration of its page: a span's description first among its attributes.
-const UI_CONFIG: &str = include_str!("../jaeger/ui.json");
+const UI_CONFIG: &str = include_str!("../../jaeger/ui.json");
 /// Variable by which config.yaml finds it.
 const UI_VARIABLE: &str = "GUESTSCOPE_JAEGER_UI_CONFIG";
 /// OTLP over gRPC, OTLP over HTTP, query over HTTP, query over gRPC: Jaeger's usual ports.
