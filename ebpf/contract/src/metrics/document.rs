@@ -8,7 +8,7 @@ use super::{Account, Class, FilledBy, Metric, Quantity, Row, Unit, WaitsFor};
 const HEAD: &str = "\
 # Metrics
 
-Every quantity that guestscope stores, sends or prints, made from one table (`ebpf/contract/src/metrics.rs`).
+Every quantity that guestscope stores, sends or prints, made from one table (`ebpf/contract/src/metrics/mod.rs`).
 The name of a quantity is the same everywhere: `count.block.read_bytes` is the column `count_block_read_bytes` of
 a folder's Parquet files, the attribute `guestscope.count.block.read_bytes` of a span, and the key
 `block.read_bytes` of the JSON object `count`. Times are nanoseconds, sizes are bytes.
