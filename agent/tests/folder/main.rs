@@ -1,9 +1,5 @@
 //! The run folder as its users meet it: names, owners, manifests of other versions, things that go wrong.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test may stop at once, and says what it skips"
-)]
+#![expect(clippy::unwrap_used, reason = "a test may stop at once")]
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
