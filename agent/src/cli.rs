@@ -3,8 +3,14 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    attach::AttachArguments, compare::CompareArguments, doctor::DoctorArguments, explain::ExplainArguments,
-    export::ExportArguments, report::ReportArguments, run::RunArguments,
+    attach::AttachArguments,
+    compare::CompareArguments,
+    doctor::DoctorArguments,
+    explain::ExplainArguments,
+    export::ExportArguments,
+    report::ReportArguments,
+    run::RunArguments,
+    shell::{CompletionsArguments, ManArguments},
 };
 
 /// Account for every nanosecond of every phase of a program: CPU, run queue, locks, I/O and more.
@@ -42,6 +48,10 @@ pub enum Command {
     Compare(CompareArguments),
     /// Write an HTML report on run folders: verdict, charts, single requests, evidence.
     Report(ReportArguments),
+    /// Print the completion script of a shell.
+    Completions(CompletionsArguments),
+    /// Print a manual page.
+    Man(ManArguments),
 }
 
 #[cfg(test)]

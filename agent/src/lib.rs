@@ -19,6 +19,7 @@ pub mod rendezvous;
 pub mod report;
 pub mod run;
 pub mod session;
+pub mod shell;
 pub mod sinks;
 mod values;
 

@@ -1,12 +1,12 @@
 //! Arguments in, exit code out.
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use guestscope::{
     attach,
     cli::{Cli, Command},
     compare, doctor, explain, export,
     failure::Failure,
-    memory, out, report, run,
+    memory, out, report, run, shell,
     sinks::terminal::{Stream, Style},
     told,
 };
@@ -35,6 +35,10 @@ fn main() {
         Command::Doctor(arguments) => doctor::run(&arguments).map_err(Failure::from),
         Command::Compare(arguments) => compare::run(&arguments).map_err(Failure::from),
         Command::Report(arguments) => report::run(&arguments).map_err(Failure::from),
+        Command::Completions(arguments) => {
+            shell::completions(&arguments, Cli::command()).map_err(Failure::from)
+        }
+        Command::Man(arguments) => shell::man(&arguments, Cli::command()).map_err(Failure::from),
     };
     let code = done.unwrap_or_else(|error| {
         out::say_lines(&told(&error));

@@ -24,6 +24,7 @@ mod sinks {
     pub(crate) mod otlp {
         pub(crate) mod keys {
             pub(crate) const AROUND: &str = "guestscope.phase.parent";
+            pub(crate) const KIND: &str = "guestscope.kind";
         }
     }
 }

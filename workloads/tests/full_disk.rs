@@ -91,9 +91,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_guestscope-workloads");
 #[case("tfrecord")]
 #[case("tar")]
 fn shards_that_have_no_room_leave_nothing_behind(#[case] format: &str) {
-    let words = [PROGRAM, "shards", "--out", "{}", "--generate", "2", "--format", format];
+    let words = [PROGRAM, "shards", "--output", "{}", "--generate", "2", "--format", format];
     let says = format!("cannot write a shard: {{}}/pictures-00000-of-00001.{format}");
-    let hint = "name a folder with --out that can be written to and has room";
+    let hint = "name a folder with --output that can be written to and has room";
     has_no_room("full_disk.shards", &words, &says, hint, "");
 }
 

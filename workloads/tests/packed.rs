@@ -37,7 +37,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn a_folder_that_has_shards_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let pack = |generate, per_shard| {
-        shards(folder.path(), &["--out", "s", "--generate", generate, "--per-shard", per_shard])
+        shards(folder.path(), &["--output", "s", "--generate", generate, "--per-shard", per_shard])
             .output()
             .unwrap()
     };
@@ -54,7 +54,7 @@ fn what_is_no_picture_is_left_out_by_name_and_nothing_is_an_error() {
     fs::create_dir_all(folder.path().join("in/a")).unwrap();
     fs::write(folder.path().join("in/a/text.jpg"), "no picture").unwrap();
     std::os::unix::fs::symlink("no/such", folder.path().join("in/a/gone.jpg")).unwrap();
-    let pack = || shards(folder.path(), &["--out", "s", "--data", "in"]).output().unwrap();
+    let pack = || shards(folder.path(), &["--output", "s", "--data", "in"]).output().unwrap();
     let said = error(&pack());
     assert!(
         said.starts_with("error: no picture in the folder can be packed: in (2 were tried, the first: "),
@@ -74,7 +74,7 @@ fn what_is_no_picture_is_left_out_by_name_and_nothing_is_an_error() {
 
     // A file that exists and that the kernel does not read, as on a broken disk.
     std::os::unix::fs::symlink("/proc/self/mem", folder.path().join("in/a/broken.jpg")).unwrap();
-    let output = shards(folder.path(), &["--out", "t", "--data", "in"]).output().unwrap();
+    let output = shards(folder.path(), &["--output", "t", "--data", "in"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = error(&output);
     assert!(said.starts_with("error: cannot read file: in/a/broken.jpg (Input/output error"), "{said}");
@@ -85,7 +85,7 @@ fn what_is_no_picture_is_left_out_by_name_and_nothing_is_an_error() {
 fn packing_that_is_stopped_leaves_whole_shards_alone() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("s");
-    let mut command = shards(folder.path(), &["--out", "s", "--generate", "1000000", "--per-shard", "2"]);
+    let mut command = shards(folder.path(), &["--output", "s", "--generate", "1000000", "--per-shard", "2"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let limit = Instant::now() + Duration::from_mins(1);
     while Instant::now() < limit && !out.join("pictures-00001-of-500000.tfrecord").exists() {

@@ -215,7 +215,7 @@ fn shards_are_trained_on_like_the_folder_that_they_are_of() {
     let expected = report["output_hash"].clone();
     assert_eq!(error, "");
     for format in ["tfrecord", "tar"] {
-        let words = ["--data", "in", "--out", format, "--format", format, "--per-shard", "2", "--json"];
+        let words = ["--data", "in", "--output", format, "--format", format, "--per-shard", "2", "--json"];
         let packed = guestscope_workloads("shards", folder.path(), &words);
         let packed: Value = serde_json::from_str(&packed.1).expect("one line of JSON");
         assert_eq!((packed["shards"].as_u64(), packed["pictures"].as_u64()), (Some(3), Some(5)));

@@ -24,7 +24,7 @@ Examples:
 Exit codes: 0 success, 1 nothing observed, 2 failure.")]
 pub struct AttachArguments {
     /// Process IDs, as seen in guestscope's own PID namespace; separated by commas.
-    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Vec<u32>,
     /// All processes of a control group and its descendants: a directory, or a path below the cgroup mount.
     #[arg(long, value_name = "PATH")]

@@ -22,8 +22,8 @@ phases that were off all threads for a while, marks, and the guest's counters. O
 https://ui.perfetto.dev; the page reads it locally and does not upload it.
 
 Examples:
-  guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to otlp-json --out ic.jsonl
-  guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to perfetto --out ic.perfetto-trace
+  guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to otlp-json --output ic.jsonl
+  guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to perfetto --output ic.perfetto-trace
   guestscope export runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic --to otlp --otlp http://localhost:4317
 
 Exit codes: 0 success, 1 nothing to export, 2 failure, or the collector did not accept everything.")]
@@ -35,8 +35,8 @@ pub struct ExportArguments {
     #[arg(long, value_name = "FORM", value_enum)]
     pub to: ExportForm,
     /// File to write; it must not exist yet [default: standard output].
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// With `--to otlp`: endpoint (gRPC, or HTTP on port 4318) [default: OTEL_EXPORTER_OTLP_ENDPOINT].
     #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,

@@ -86,17 +86,17 @@ impl Hint for ExportFileError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             ExportFileError::Create { .. } => {
-                "name a file that is not there yet: --out FILE, or leave it out for standard output"
+                "name a file that is not there yet: --output FILE, or leave it out for standard output"
             }
-            ExportFileError::Terminal(_) => "name a file that is not there yet: --out FILE",
-            ExportFileError::Option("--out") => "a file is for --to otlp-json and --to perfetto",
+            ExportFileError::Terminal(_) => "name a file that is not there yet: --output FILE",
+            ExportFileError::Option("--output") => "a file is for --to otlp-json and --to perfetto",
             ExportFileError::Option(_) => "a collector is for --to otlp",
             ExportFileError::NotTaken { .. } => {
                 "see that it runs and has room, then export again: traces keep their ids, so what it has already is not new to it"
             }
             ExportFileError::Folder(error) => return error.hint(),
             ExportFileError::Start(error) => return error.hint(),
-            ExportFileError::Write(_) => "free space on that file system, or write elsewhere: --out FILE",
+            ExportFileError::Write(_) => "free space on that file system, or write elsewhere: --output FILE",
         };
         Some(hint.to_owned())
     }
@@ -107,9 +107,9 @@ impl Hint for ExportFileError {
 /// # Errors
 /// The folder cannot be read, the file not written, or the collector did not take everything.
 pub fn run(arguments: &ExportArguments) -> Result<i32, ExportFileError> {
-    let ExportArguments { folder, to, out, otlp, give_up } = arguments;
+    let ExportArguments { folder, to, output: out, otlp, give_up } = arguments;
     let refused = match to {
-        ExportForm::Otlp => out.as_ref().map(|_| "--out"),
+        ExportForm::Otlp => out.as_ref().map(|_| "--output"),
         ExportForm::OtlpJson | ExportForm::Perfetto => {
             otlp.as_ref().map(|_| "--otlp").or(give_up.map(|_| "--give-up"))
         }

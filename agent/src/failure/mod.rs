@@ -4,7 +4,7 @@ use guestscope_base::Hint;
 
 use crate::{
     compare::CompareError, doctor::DoctorError, explain::ExplainError, export::ExportFileError,
-    report::ReportError, session::SessionError,
+    report::ReportError, session::SessionError, shell::ShellError,
 };
 
 /// Why a verb failed. `Display` gives `what: value`.
@@ -23,6 +23,8 @@ pub enum Failure {
     Compare(#[from] CompareError),
     /// `report`.
     Report(#[from] ReportError),
+    /// `completions` or `man`.
+    Shell(#[from] ShellError),
 }
 
 impl Hint for Failure {
@@ -34,6 +36,7 @@ impl Hint for Failure {
             Failure::Doctor(error) => error.hint(),
             Failure::Compare(error) => error.hint(),
             Failure::Report(error) => error.hint(),
+            Failure::Shell(error) => error.hint(),
         }
     }
 }

@@ -16,9 +16,9 @@ difference, latency by quantile, timelines of single requests with their waits a
 and the evidence. Runs of a single platform are reported without a verdict.
 
 Examples:
-  guestscope report runs --out report.html
-  guestscope report before=runs/a after=runs/b --out change.html
-  guestscope report runs --out report.html --jaeger-ui http://localhost:16686     links to traces
+  guestscope report runs --output report.html
+  guestscope report before=runs/a after=runs/b --output change.html
+  guestscope report runs --output report.html --jaeger-ui http://localhost:16686     links to traces
 
 Exit codes: 0 success, 2 failure.")]
 pub struct ReportArguments {
@@ -26,8 +26,8 @@ pub struct ReportArguments {
     #[command(flatten)]
     pub choice: Choice,
     /// File to write; it must not exist yet [default: standard output].
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// Address of Jaeger's web page, to link requests to their traces.
     #[arg(long, value_name = "URL", value_parser = address)]
     pub jaeger_ui: Option<String>,

@@ -60,12 +60,12 @@ pub enum ReportError {
 impl Hint for ReportError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            ReportError::Create { .. } => "name a file that is not there yet: --out FILE",
-            ReportError::Terminal(_) => "name a file to write to: --out report.html",
+            ReportError::Create { .. } => "name a file that is not there yet: --output FILE",
+            ReportError::Terminal(_) => "name a file to write to: --output report.html",
             ReportError::TooLarge(_) => {
                 "name fewer runs or platforms, or compare them in text: guestscope compare"
             }
-            ReportError::Write(_) => "free space on that file system, or write elsewhere: --out FILE",
+            ReportError::Write(_) => "free space on that file system, or write elsewhere: --output FILE",
             ReportError::Gather(error) => return error.hint(),
             ReportError::Chart(_) => "this is a mistake of guestscope: please report it with the folders",
         };
@@ -78,14 +78,14 @@ impl Hint for ReportError {
 /// # Errors
 /// Nothing can be read or compared, or the page cannot be written.
 pub fn run(arguments: &ReportArguments) -> Result<i32, ReportError> {
-    if arguments.out.is_none() && out::is_terminal() {
+    if arguments.output.is_none() && out::is_terminal() {
         return Err(ReportError::Terminal("html"));
     }
     let text = Page::of(&report(arguments)?)?;
     if text.len() as u64 > REPORT_BYTES.most {
         return Err(ReportError::TooLarge(text.len()));
     }
-    match &arguments.out {
+    match &arguments.output {
         Some(path) => {
             let made = child::create_file(path);
             let mut file = made.map_err(|source| ReportError::Create { path: path.clone(), source })?;

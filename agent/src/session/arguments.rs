@@ -20,7 +20,7 @@ pub struct Observation {
     #[arg(long)]
     pub no_args: bool,
     /// Directory in which to create the run folder.
-    #[arg(long, default_value = "runs", value_name = "DIR")]
+    #[arg(short, long, default_value = "runs", value_name = "DIR")]
     pub output: PathBuf,
     /// Send every request as a trace to this OTLP endpoint (gRPC, or HTTP on port 4318).
     #[arg(long, value_name = "URL")]

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
 use guestscope_kernel::attach::Target;
+use percent_encoding::percent_decode_str;
 
 use super::arguments::Observation;
 use crate::{
@@ -13,10 +14,10 @@ use crate::{
     platform::Guest,
     secrets,
     sinks::{
-        otlp::Value,
+        otlp::{AnyValue, ArrayValue, Value},
         terminal::{Exit, RunFacts},
     },
-    untrusted::Shown as _,
+    untrusted::{self, Shown as _},
 };
 
 /// Identity of a run.
@@ -60,7 +61,8 @@ impl Identity {
         executable: Option<&String>,
         pid: Option<u32>,
     ) -> std::io::Result<Self> {
-        let asked = observation.name.as_deref().filter(|name| !name.is_empty());
+        let of_otel = service_of(Some(variable("OTEL_SERVICE_NAME")), &variable("OTEL_RESOURCE_ATTRIBUTES"));
+        let asked = observation.name.as_deref().or(of_otel.as_deref()).filter(|name| !name.is_empty());
         let name = asked.map_or_else(|| secrets::masked_text(name), str::to_owned);
         // For a target that is not one program, the words come from the caller and are not a program's
         // arguments.
@@ -166,13 +168,55 @@ pub(crate) fn resource(
         ("guestscope.platform", guest.platform().to_owned()),
         ("guestscope.fidelity", fidelity.name().to_owned()),
         ("guestscope.run.id", identity.run_id_text()),
+        ("service.instance.id", instance(identity.run_id)),
     ];
     let known = optional.into_iter().filter_map(|(key, value)| Some((key, value?)));
     let texts = fixed.into_iter().chain(known);
     let mut attributes: Vec<(Cow<'static, str>, Value)> =
         texts.map(|(key, value)| (key.into(), Value::StringValue(value))).collect();
     attributes.extend(identity.pid.map(|pid| ("process.pid".into(), Value::IntValue(pid.into()))));
+    let words = identity.command.iter().map(|word| any(Value::StringValue(word.clone()))).collect();
+    attributes.push(("process.command_args".into(), Value::ArrayValue(ArrayValue { values: words })));
+    let own = variable("OTEL_RESOURCE_ATTRIBUTES");
+    let own = given(&own).filter(|(key, _)| key != SERVICE_NAME);
+    attributes.extend(own.map(|(key, value)| (key.into(), Value::StringValue(value))));
     attributes
+}
+
+/// The service's name has options of its own.
+const SERVICE_NAME: &str = "service.name";
+
+fn any(value: Value) -> AnyValue {
+    AnyValue { value: Some(value), ..AnyValue::default() }
+}
+
+/// A run's id in the form of a UUID, as the semantic conventions want it.
+fn instance(run_id: [u8; 16]) -> String {
+    let id = format!("{:032x}", u128::from_be_bytes(run_id));
+    [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-")
+}
+
+/// Attributes in the form of OTEL_RESOURCE_ATTRIBUTES (`key=value,key=value`, values percent-encoded). What has
+/// another form, or is not UTF-8, is left out, and so are our own keys.
+fn given(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.split(',').filter_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        let (key, value) = (key.trim(), percent_decode_str(value.trim()).decode_utf8().ok()?);
+        let is_free = !key.is_empty() && !key.starts_with("guestscope.");
+        is_free.then(|| (key.to_owned(), value.into_owned()))
+    })
+}
+
+/// The name that the environment gives to the service: OTEL_SERVICE_NAME, else the attribute `service.name`.
+fn service_of(name: Option<String>, attributes: &str) -> Option<String> {
+    let of_attributes = || given(attributes).find(|(key, _)| key == SERVICE_NAME).map(|(_, value)| value);
+    let name = name.filter(|name| !name.is_empty()).or_else(of_attributes)?;
+    Some(untrusted::plain(&name).into_owned())
+}
+
+/// An environment variable as text; empty where it is not set, or no UTF-8.
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
 }
 
 /// A clock pair in the manifest's form.
@@ -264,5 +308,35 @@ mod tests {
         let resource = resource(&identity, &guest, fidelity);
         let told = resource.iter().find(|(key, _)| key == "guestscope.fidelity").map(|(_, value)| value);
         assert_eq!(told, Some(&Value::StringValue(word.to_owned())));
+    }
+
+    #[rstest]
+    #[case::several("deployment.environment=prod, team=a%20b%2Cc ,x=", &[("deployment.environment", "prod"), ("team", "a b,c"), ("x", "")])]
+    #[case::none("", &[])]
+    #[case::broken("a,=b,e=%ff,g=1", &[("g", "1")])]
+    #[case::ours("guestscope.run.id=1,x=1", &[("x", "1")])]
+    fn resource_attributes_of_the_environment(#[case] text: &str, #[case] expected: &[(&str, &str)]) {
+        let found: Vec<(String, String)> = given(text).collect();
+        let found: Vec<(&str, &str)> =
+            found.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[rstest]
+    #[case("a", "service.name=b", Some("a"))]
+    #[case("", "x=1,service.name=b", Some("b"))]
+    #[case("", "x=1", None)]
+    #[case("a\u{1b}[2J", "", Some("a\u{fffd}[2J"))]
+    fn the_environment_names_the_service(
+        #[case] name: &str,
+        #[case] attributes: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        assert_eq!(service_of(Some(name.to_owned()), attributes).as_deref(), expected);
+    }
+
+    #[test]
+    fn an_instance_is_a_uuid() {
+        assert_eq!(instance([0x1f; 16]), "1f1f1f1f-1f1f-1f1f-1f1f-1f1f1f1f1f1f");
     }
 }

@@ -54,10 +54,10 @@ fn a_new_file_is_written_and_an_old_one_is_not() {
     let (parent, folder) = closed(&usual(30));
     let file = parent.path().join("ic.jsonl");
     let out = file.display().to_string();
-    let done = agent("export", &folder, &["--to", "otlp-json", "--out", &out]);
+    let done = agent("export", &folder, &["--to", "otlp-json", "--output", &out]);
     assert_eq!((done.status.code(), done.stdout.len()), (Some(0), 0));
     assert_eq!(spans(&fs::read_to_string(&file).unwrap()).len(), 33);
-    insta::assert_snapshot!(said("export", &folder, &["--to", "otlp-json", "--out", &out], 2));
+    insta::assert_snapshot!(said("export", &folder, &["--to", "otlp-json", "--output", &out], 2));
     insta::assert_snapshot!(said("export", &folder, &["--to", "perfect"], 2));
 }
 
@@ -73,7 +73,7 @@ fn a_folder_without_requests_has_nothing_to_export() {
 fn a_trace_for_perfetto_has_a_slice_for_each_phase_and_wait() {
     let (parent, folder) = closed(&usual(30));
     let file = parent.path().join("ic.perfetto-trace");
-    let done = agent("export", &folder, &["--to", "perfetto", "--out", &file.display().to_string()]);
+    let done = agent("export", &folder, &["--to", "perfetto", "--output", &file.display().to_string()]);
     assert_eq!((done.status.code(), done.stdout.len()), (Some(0), 0));
     assert_eq!(String::from_utf8(done.stderr).unwrap(), "30 requests and processes, 33 slices\n");
     let bytes = fs::read(&file).unwrap();

@@ -165,8 +165,8 @@ fn no_command_passes_orders_on_to_a_terminal() {
         ("compare", &[pair, "--request", HOSTILE, "--allow-unequal-work"], 2),
         ("compare", &[pair, "--baseline", HOSTILE, "--allow-unequal-work"], 2),
         ("report", &[pair, "--allow-unequal-work"], 0),
-        ("report", &[pair, "--allow-unequal-work", "--out", file], 0),
-        ("report", &[pair, "--allow-unequal-work", "--out", file], 2),
+        ("report", &[pair, "--allow-unequal-work", "--output", file], 0),
+        ("report", &[pair, "--allow-unequal-work", "--output", file], 2),
         ("export", &["--to", "otlp-json"], 0),
         ("export", &["--to", "otlp", "--otlp", "http://x\u{1b}[2J\u{202e}"], 2),
     ];

@@ -1,6 +1,6 @@
 """Reads an exported trace with Perfetto's own definitions and holds it against the run folder that it came from.
 
-    guestscope export DIR --to perfetto --out ic.perfetto-trace
+    guestscope export DIR --to perfetto --output ic.perfetto-trace
     python read_perfetto.py ic.perfetto-trace DIR
 
 Needs the packages perfetto (for its definitions; nothing of it is run) and pyarrow. By hand: 60 MB of packages are too much

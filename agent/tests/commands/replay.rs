@@ -132,6 +132,6 @@ fn options_are_for_their_form_and_an_endpoint_is_needed() {
     let (to_lines, to_otlp) = (["--to", "otlp-json"], ["--to", "otlp"]);
     let url = ["--otlp", "http://127.0.0.1:1"];
     assert_eq!(said(&[to_lines, url].concat()), "error: not an option of this form: --otlp");
-    assert_eq!(said(&[to_otlp, ["--out", "x"]].concat()), "error: not an option of this form: --out");
+    assert_eq!(said(&[to_otlp, ["--output", "x"]].concat()), "error: not an option of this form: --output");
     assert_eq!(said(&to_otlp), "error: no OTLP endpoint is given");
 }

@@ -10,7 +10,7 @@ use super::{Made, clean, folders, json, slow, text};
 pub(super) fn report(directory: &TempDir, words: &[&str]) -> (PathBuf, String) {
     let file = directory.path().join("page.html");
     let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope"));
-    command.arg("report").args(words).arg("--out").arg(&file).current_dir(directory.path());
+    command.arg("report").args(words).arg("--output").arg(&file).current_dir(directory.path());
     text(command.output().unwrap(), 0);
     let page = fs::read_to_string(&file).unwrap();
     (file, page)
@@ -170,7 +170,7 @@ fn traces_are_no_part_of_it() {
         assert!(!help.contains(option), "{help}");
     }
     assert!(help.contains("--jaeger-ui <URL>") && said(&["compare", "--help"], 0).contains("--lookback"));
-    let refused = said(&["report", "--jaeger", "http://localhost:1", "--service", "a", "--out", "x"], 2);
+    let refused = said(&["report", "--jaeger", "http://localhost:1", "--service", "a", "--output", "x"], 2);
     assert!(refused.starts_with("error: a report is of run folders, not of traces: --jaeger\n\nhint: "));
 }
 
@@ -179,7 +179,7 @@ fn what_there_is_is_not_written_over() {
     let directory = folders(2, &[clean()]);
     report(&directory, &["."]);
     let mut again = Command::new(env!("CARGO_BIN_EXE_guestscope"));
-    again.args(["report", ".", "--out", "page.html"]).current_dir(directory.path());
+    again.args(["report", ".", "--output", "page.html"]).current_dir(directory.path());
     insta::assert_snapshot!(text(again.output().unwrap(), 2));
     let mut script = Command::new(env!("CARGO_BIN_EXE_guestscope"));
     script.args(["report", ".", "--jaeger-ui", "javascript:alert(1)"]).current_dir(directory.path());

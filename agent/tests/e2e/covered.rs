@@ -158,7 +158,7 @@ fn training_from_a_disk(#[case] test: &str, #[case] shards: Option<&str>) {
         let out = ground.path(format);
         let mut pack = Command::new(&workloads);
         pack.args(["shards", "--per-shard", "16", "--format", format, "--data"]).arg(&data);
-        let packed = pack.arg("--out").arg(&out).output().expect("GUESTSCOPE_WORKLOADS_BIN can be run");
+        let packed = pack.arg("--output").arg(&out).output().expect("GUESTSCOPE_WORKLOADS_BIN can be run");
         assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
         data = out;
     }

@@ -197,13 +197,15 @@ fn nothing_is_made_with_roots_rights_under_a_name_of_the_callers() {
     let made = only_folder(&runs);
     for words in [&["export", "--to", "otlp-json"][..], &["export", "--to", "perfetto"], &["report"]] {
         let out = place.join("ld.so.preload");
-        let done = sudo(ground.command(words).word("--out").word(&out).word(&made)).finish().expect(2);
+        let done = sudo(ground.command(words).word("--output").word(&out).word(&made)).finish().expect(2);
         assert!(done.stderr.contains("Permission denied"), "{words:?}: {}", done.stderr);
     }
     assert_eq!(fs::read_dir(&place).expect("it is ours").count(), 0);
     // The caller's own place is as good as ever.
     let out = runs.join("trace.json");
-    sudo(ground.command(&["export", "--to", "otlp-json", "--out"]).word(&out).word(&made)).finish().expect(0);
+    sudo(ground.command(&["export", "--to", "otlp-json", "--output"]).word(&out).word(&made))
+        .finish()
+        .expect(0);
     assert_eq!(fs::metadata(&out).expect("it was made").uid(), NOBODY);
 }
 

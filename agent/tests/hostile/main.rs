@@ -155,7 +155,7 @@ fn manifests_of_many_words_fit_into_the_memory_together() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_guestscope"));
         command.arg(verb).arg(&runs);
         if verb == "report" {
-            command.arg("--out").arg(temporary.path().join("page.html"));
+            command.arg("--output").arg(temporary.path().join("page.html"));
         }
         let outcome = watch(command, temporary.path());
         assert_eq!((outcome.fault, outcome.code), (None, Some(0)), "{verb}: {}", outcome.said);

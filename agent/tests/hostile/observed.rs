@@ -45,7 +45,7 @@ pub(crate) fn observe(binary: &Path, verb: &str, folder: &Path, good: &Path, scr
         "explain" => command.arg("explain").arg(folder),
         "explain --json" => command.arg("explain").arg(folder).arg("--json"),
         "compare" => command.arg("compare").arg("--json").arg("--allow-unequal-work").args([good, folder]),
-        "report" => command.arg("report").arg(folder).arg("--out").arg(&page),
+        "report" => command.arg("report").arg(folder).arg("--output").arg(&page),
         "export otlp-json" => command.arg("export").arg(folder).args(["--to", "otlp-json"]),
         _ => command.arg("export").arg(folder).args(["--to", "perfetto"]),
     };

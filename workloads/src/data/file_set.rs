@@ -60,12 +60,12 @@ impl FilesError {
             Self::NoCache | Self::Write { .. } => {
                 "set XDG_CACHE_HOME to a folder that can be written to and has room, or name a folder of files with --data"
             }
-            Self::Shard { .. } => "name a folder with --out that can be written to and has room",
+            Self::Shard { .. } => "name a folder with --output that can be written to and has room",
             Self::NothingPacked { .. } => {
                 "name a folder of whole JPEG files with --data, or make some with --generate"
             }
             Self::ShardsThere { .. } => {
-                "what reads the folder would take both: remove it, or name another one with --out"
+                "what reads the folder would take both: remove it, or name another one with --output"
             }
             Self::TwoKinds { .. } => "name a folder with --data that has one kind, or one shard",
             Self::Interrupted { .. } => "remove the folder and start again; each shard in it is whole",

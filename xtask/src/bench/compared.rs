@@ -61,7 +61,7 @@ fn opened(bench: &Bench<'_>, folder: &Path) -> Result<Row> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    run(Command::new(&bench.agent).arg("report").arg(folder).arg("--out").arg(&page))?;
+    run(Command::new(&bench.agent).arg("report").arg(folder).arg("--output").arg(&page))?;
     let size_mb = fs::metadata(&page)?.len() as f64 / 1e6;
     let what = format!("that report of {size_mb:.1} MB in Chromium: first paint, loaded, charts seen");
     let row = |measured: String| Row::alone(what, measured, "1 s");

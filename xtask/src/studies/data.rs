@@ -42,7 +42,7 @@ impl Data {
         if wanted > self.pictures {
             remove_folder(&self.shards)?;
             let mut command = Command::new(workloads);
-            command.arg("shards").arg("--out").arg(&self.shards);
+            command.arg("shards").arg("--output").arg(&self.shards);
             done(command.args(["--generate", &wanted.to_string()])).context("the pictures for it")?;
             self.pictures = wanted;
         }

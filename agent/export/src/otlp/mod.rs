@@ -56,7 +56,7 @@ use std::{
 use tokio::runtime::{Builder, Runtime};
 
 /// A value of an attribute.
-pub use opentelemetry_proto::tonic::common::v1::any_value::Value;
+pub use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, any_value::Value};
 
 pub use self::{
     error::ExportError,

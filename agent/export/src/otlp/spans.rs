@@ -27,6 +27,9 @@ use crate::phase::{Ending, Phase, PhaseKind, Request};
 /// program's own.
 pub const AROUND_KEY: &str = "guestscope.phase.parent";
 
+/// Attribute key of what the outermost span of a request is.
+pub const KIND_KEY: &str = "guestscope.kind";
+
 /// Jaeger shows an attribute of this name as the span's warnings (jaeger, `internal/jptrace/attributes.go`).
 const WARNINGS_KEY: &str = "@jaeger@warnings";
 
@@ -145,7 +148,10 @@ pub(super) fn flags(parent_is_remote: bool) -> u32 {
 
 /// The span without its times.
 fn span(phase: &Phase, attributes: Vec<KeyValue>) -> Span {
-    let kind = if phase.kind == PhaseKind::Request { SpanKind::Server } else { SpanKind::Internal };
+    // A server is what answered somebody over a network: a connection's request, or one with a status.
+    let is_served = phase.source == Source::Socket || phase.status.is_some();
+    let kind =
+        if phase.kind == PhaseKind::Request && is_served { SpanKind::Server } else { SpanKind::Internal };
     Span {
         trace_id: phase.trace.trace_id.to_vec(),
         span_id: phase.trace.span_id.to_vec(),
@@ -177,6 +183,10 @@ fn attributes(phase: &Phase) -> Vec<KeyValue> {
     }
     for (quantity, value) in phase.quantities() {
         number(quantity.row().attribute, value);
+    }
+    // The outermost span of a request: its kind of span says only whether a network asked for it.
+    if phase.kind == PhaseKind::Request {
+        attributes.push(text(KIND_KEY, phase.kind.name()));
     }
     attributes.extend(breakdown::line(phase).map(|line| text("guestscope.breakdown", line)));
     if phase.helpers.shared {

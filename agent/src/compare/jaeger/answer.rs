@@ -11,6 +11,8 @@ use serde::{Deserialize, de::Error as _};
 use super::bounded::{Bounded, with_room};
 use crate::sinks::otlp::keys;
 
+/// Value of [`keys::KIND`] of the outermost span of a request.
+const REQUEST: &str = "request";
 /// Longest text that is kept, characters.
 const TEXT: usize = 200;
 /// Maximum number of runs, distinguished by their resources.
@@ -133,8 +135,8 @@ pub(super) struct Span {
     /// Empty if there is none.
     pub(super) parent: String,
     pub(super) name: String,
-    /// Span kind is `SERVER`.
-    pub(super) is_server: bool,
+    /// The outermost span of a request: it says so, or its span kind is `SERVER`.
+    pub(super) is_request: bool,
     /// Wall time, ns.
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
@@ -257,7 +259,7 @@ impl RawSpan {
             id: short(self.span_id),
             parent: short(self.parent_span_id),
             name: short(self.name),
-            is_server,
+            is_request: is_server,
             start_ns: time(self.start_time_unix_nano),
             end_ns: time(self.end_time_unix_nano),
             origin,
@@ -268,6 +270,8 @@ impl RawSpan {
                 span.numbers.insert(&key, number);
             } else if key == "guestscope.ending" {
                 span.ending = value.string_value.map(short);
+            } else if key == keys::KIND {
+                span.is_request |= value.string_value.as_deref() == Some(REQUEST);
             } else if key == keys::AROUND {
                 span.parent = value.string_value.map_or(span.parent, short);
             }

@@ -53,7 +53,7 @@ pub(super) fn requests(spans: &[Span], next_id: &mut u64) -> (Vec<(usize, Reques
 
 /// A request, or a whole process of a program without marks.
 fn is_outermost(span: &Span) -> bool {
-    span.is_server || span.numbers.get("guestscope.request").is_none()
+    span.is_request || span.numbers.get("guestscope.request").is_none()
 }
 
 /// The outermost span around it, and its depth. None if the chain ends elsewhere, or nowhere.
@@ -101,7 +101,7 @@ fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
     let is_queue =
         span.name == "queue" && !is_root && duration_ns > 0 && accounts.total_ns() == 0 && suspended_ns == 0;
     let kind = match (is_root, is_queue) {
-        (true, _) if span.is_server => PhaseKind::Request,
+        (true, _) if span.is_request => PhaseKind::Request,
         (true, _) => PhaseKind::Process,
         (false, true) => PhaseKind::Queue,
         (false, false) => PhaseKind::Phase,

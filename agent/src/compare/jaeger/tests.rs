@@ -252,12 +252,17 @@ fn made(spans: &[(&str, &str, &str, &str)]) -> Vec<u8> {
 
 const LENGTH: &str = r#"{"key":"guestscope.duration_ns","value":{"intValue":"5"}},{"key":"guestscope.request","value":{"intValue":1}}"#;
 
+const KIND: &str = r#"{"key":"guestscope.duration_ns","value":{"intValue":"5"}},{"key":"guestscope.request","value":{"intValue":1}},{"key":"guestscope.kind","value":{"stringValue":"request"}}"#;
+const OTHER_KIND: &str = r#"{"key":"guestscope.duration_ns","value":{"intValue":"5"}},{"key":"guestscope.request","value":{"intValue":1}},{"key":"guestscope.kind","value":{"stringValue":"phase"}}"#;
+
 #[rstest]
 #[case::as_it_should_be(&[("a", "", "2", LENGTH), ("b", "a", "1", LENGTH)], 1, 0)]
 #[case::sent_twice(&[("a", "", "2", LENGTH), ("a", "", "2", LENGTH)], 1, 0)]
 #[case::a_circle(&[("a", "b", "1", LENGTH), ("b", "a", "1", LENGTH)], 0, 2)]
 #[case::its_own_parent(&[("a", "a", "1", LENGTH)], 0, 1)]
 #[case::without_its_request(&[("b", "a", "1", LENGTH)], 0, 1)]
+#[case::by_its_attribute(&[("a", "", "1", KIND), ("b", "a", "1", LENGTH)], 1, 0)]
+#[case::another_attribute(&[("a", "", "1", OTHER_KIND)], 0, 1)]
 #[case::a_kind_by_name(&[("a", "", "\"SPAN_KIND_SERVER\"", LENGTH)], 1, 0)]
 #[case::no_length(&[("a", "", "2", "")], 0, 1)]
 #[case::below_zero(&[("a", "", "2", r#"{"key":"guestscope.duration_ns","value":{"intValue":"-5"}}"#)], 0, 1)]
