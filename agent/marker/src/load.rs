@@ -16,7 +16,8 @@ const NOTIFY: &[u8] = b"GUESTSCOPE_NOTIFY";
 const FILTERS: &[u8] = b"GUESTSCOPE_FILTERS";
 
 /// Called by the loader, or by the C library at the start of a program that is linked statically.
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+// Miri calls it without arguments.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn(c_int, Strings, Strings) = at_load;

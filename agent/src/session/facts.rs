@@ -187,7 +187,7 @@ pub(crate) fn resource(
 const SERVICE_NAME: &str = "service.name";
 
 fn any(value: Value) -> AnyValue {
-    AnyValue { value: Some(value), ..AnyValue::default() }
+    AnyValue { value: Some(value) }
 }
 
 /// A run's id in the form of a UUID, as the semantic conventions want it.

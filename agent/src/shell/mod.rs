@@ -39,7 +39,7 @@ impl Hint for ShellError {
 pub fn completions(arguments: &CompletionsArguments, mut command: Command) -> Result<i32, ShellError> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "guestscope", &mut script);
-    out::answer(&String::from_utf8_lossy(&script))?;
+    out::answer(&text(script)?)?;
     Ok(0)
 }
 
@@ -59,6 +59,11 @@ pub fn man(arguments: &ManArguments, mut command: Command) -> Result<i32, ShellE
     };
     let mut page = Vec::new();
     clap_mangen::Man::new(of).render(&mut page)?;
-    out::answer(&String::from_utf8_lossy(&page))?;
+    out::answer(&text(page)?)?;
     Ok(0)
+}
+
+/// What clap's crates wrote, as text.
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(io::Error::other)
 }

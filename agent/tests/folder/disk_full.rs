@@ -40,6 +40,7 @@ impl Drop for TinyDisk {
 const TINY: u64 = 256 << 10;
 
 /// Runs `test` on a tiny disk, in a thread of its own: the mount namespace is the thread's.
+#[expect(clippy::print_stdout, reason = "it says what it skips")]
 fn on_a_tiny_disk(name: &str, bytes: u64, test: impl FnOnce(&Path) + Send) {
     let parent = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {

@@ -49,8 +49,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct PackOptions {
     /// Put the shards into this folder, which is made if it is not there
-    #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
+    #[arg(short, long = "output", value_name = "DIR")]
+    shards_folder: PathBuf,
     /// Pack the JPEG files of this folder, one folder below it for each class
     #[arg(long, value_name = "DIR", required_unless_present = "generate", conflicts_with = "generate")]
     data: Option<PathBuf>,
@@ -137,16 +137,16 @@ pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
         }
     };
     interrupt::listen()?;
-    fs::create_dir_all(&options.output).map_err(|error| unwritable(&options.output, error))?;
-    if !shards::listed(&options.output)?.is_empty() {
-        return Err(FilesError::ShardsThere { path: options.output.clone() }.into());
+    fs::create_dir_all(&options.shards_folder).map_err(|error| unwritable(&options.shards_folder, error))?;
+    if !shards::listed(&options.shards_folder)?.is_empty() {
+        return Err(FilesError::ShardsThere { path: options.shards_folder.clone() }.into());
     }
     let per_shard = options.per_shard as usize;
     let shards = source.count().div_ceil(per_shard);
     let bar = progress.then(|| progress::bar(source.count() as u64, "pictures packed"));
     let mut packed = Packed { shards: 0, pictures: 0, bytes: 0, left_out: Vec::new() };
     let path = |shard: usize| {
-        options.output.join(format!("pictures-{shard:05}-of-{shards:05}.{}", options.format.name()))
+        options.shards_folder.join(format!("pictures-{shard:05}-of-{shards:05}.{}", options.format.name()))
     };
     for shard in 0..shards {
         let places = shard * per_shard..source.count().min((shard + 1) * per_shard);
@@ -182,11 +182,11 @@ fn pack(
 ) -> Result<(), Error> {
     let unable = |source| unwritable(path, source);
     // No name that what reads shards would take for one.
-    let partial = options.output.join(partial::name(OsStr::new("shard")));
+    let partial = options.shards_folder.join(partial::name(OsStr::new("shard")));
     let mut to = BufWriter::new(Partial::create(partial).map_err(unable)?);
     for place in places {
         if interrupt::stopped() {
-            let (path, shards) = (options.output.clone(), packed.shards);
+            let (path, shards) = (options.shards_folder.clone(), packed.shards);
             return Err(FilesError::Interrupted { path, shards }.into());
         }
         match source.picture(place)? {
