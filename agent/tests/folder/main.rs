@@ -1,13 +1,14 @@
 //! The run folder as its users meet it: names, owners, manifests of other versions, things that go wrong.
 #![expect(clippy::unwrap_used, reason = "a test may stop at once")]
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use guestscope::{
     folder::{ClockPair, Closed, CreateOptions, Error, Folder, Manifest, RunFolder, State, columns},
     phase::{
-        Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, Thread, ThreadId, TraceIds, WARMUP,
+        Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Quantity, Request, Thread, ThreadId, TraceIds,
+        WARMUP,
     },
 };
 use hdrhistogram::{
@@ -72,7 +73,14 @@ fn ids(path: &Path) -> Vec<u64> {
 
 #[test]
 fn columns_are_these() {
-    let lines = columns().into_iter().map(|column| {
+    // Those of the table of metrics stand in docs/metrics.md: each is in the table of phases, once.
+    let table: HashSet<String> = Quantity::all().map(|quantity| quantity.row().column()).collect();
+    let (of_table, others): (Vec<_>, Vec<_>) =
+        columns().into_iter().partition(|column| table.contains(&column.name));
+    let of_phases: Vec<_> = of_table.iter().filter(|column| column.table == "phases").collect();
+    assert_eq!(of_phases.len(), table.len());
+    assert!(of_table.iter().all(|column| column.data_type == "Int64" && !column.nullable));
+    let lines = others.into_iter().map(|column| {
         let nullable = if column.nullable { "?" } else { "" };
         format!("{}.{}: {}{nullable} ({})\n", column.table, column.name, column.data_type, column.help)
     });
