@@ -1,7 +1,7 @@
 //! The verb `demo`: from a fresh machine to one observed job: image classification with ResNet-50 under
 //! guestscope.
 //!
-//! Yields the run's own summary, its folder, and its traces in Jaeger. It measures nothing of its own.
+//! Yields the run's own summary, its folder, a page about it, and its traces in Jaeger. It measures nothing of its own.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use crate::{
     Xtask, artifact,
     failure::failure,
-    jaeger::{Jaeger, Life},
+    jaeger::{Jaeger, Life, Origin},
     kernel,
     libtorch::Libtorch,
     toolchain::Toolchain,
@@ -58,7 +58,7 @@ pub(crate) fn verb(xtask: &mut Xtask, options: Options) -> Result<bool> {
     if !status.success() {
         return Err(failure(format!("the observed job failed: {status}"), "what it said stands above"));
     }
-    say_where(xtask, jaeger.as_ref(), since)?;
+    say_where(xtask, &agent, jaeger.as_ref(), since)?;
     if let Some(jaeger) = jaeger
         && jaeger.ends_with_the_verb()
         && io::stdin().is_terminal()
@@ -76,7 +76,7 @@ fn find_jaeger(xtask: &Xtask, options: Options) -> Option<Jaeger> {
         return Some(jaeger);
     }
     let life = if options.keep { Life::OnItsOwn } else { Life::WithTheVerb };
-    Jaeger::start(xtask, life)
+    Jaeger::start(xtask, life, Origin::Releases)
         .inspect_err(|error| {
             xtask.progress.shortfall(format!("the demonstration runs without Jaeger: {error}"));
         })
@@ -84,11 +84,12 @@ fn find_jaeger(xtask: &Xtask, options: Options) -> Option<Jaeger> {
 }
 
 /// Where the results are, and how to look at them.
-fn say_where(xtask: &Xtask, jaeger: Option<&Jaeger>, since: SystemTime) -> Result<()> {
+fn say_where(xtask: &Xtask, agent: &Path, jaeger: Option<&Jaeger>, since: SystemTime) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out)?;
     if let Some(folder) = newest_folder(&xtask.workspace.root.join("runs"), since) {
         writeln!(out, "folder    {}", folder.display())?;
+        writeln!(out, "page      {} (open it in a browser)", page(agent, &folder)?.display())?;
     }
     if let Some(jaeger) = jaeger {
         writeln!(out, "traces    {} in Jaeger ({})", arrived(jaeger, since)?, jaeger.origin)?;
@@ -101,6 +102,19 @@ fn say_where(xtask: &Xtask, jaeger: Option<&Jaeger>, since: SystemTime) -> Resul
         writeln!(out, "note      {shortfall}")?;
     }
     Ok(())
+}
+
+/// The report on the run, as a page beside its folder.
+fn page(agent: &Path, folder: &Path) -> Result<PathBuf> {
+    let page = folder.with_added_extension("html");
+    let mut report = Command::new(agent);
+    report.arg("report").arg(folder).arg("--output").arg(&page);
+    let done = report.output().with_context(|| format!("could not start: `{}`", agent.display()))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        return Err(failure(format!("the report could not be written: {}", done.status), said));
+    }
+    Ok(page)
 }
 
 /// The number of traces in Jaeger once it no longer grows.

@@ -27,6 +27,11 @@ pub(crate) const CARGO_DENY_SHA256: &str = "e528dfcbe739af7ce37a77d3d6df1b29dd68
 
 /// Jaeger 2.21.0 for all its architectures: whatever the tag says by now. Another one than the module below,
 /// which has no page; both speak OTLP and have the same answers.
+pub(crate) const JAEGER_ARCHIVE: &str =
+    "https://github.com/jaegertracing/jaeger/releases/download/v2.20.0/jaeger-2.20.0-linux-amd64.tar.gz";
+pub(crate) const JAEGER_ARCHIVE_BYTES: u64 = 58_367_331;
+pub(crate) const JAEGER_ARCHIVE_SHA256: &str =
+    "c967368ba09be356089ef7e8aab2a76d170dc007ff6ccf7925c8167ede2900d7";
 pub(crate) const JAEGER_IMAGE: &str =
     "docker.io/jaegertracing/jaeger@sha256:3d0ac795ff98aa04d1be04311d2dac6c25b4bfc8322dc02e53bc5b170c5018c3";
 /// Jaeger 2.13 with all its modules, each with the hash of Go's checksum database.

@@ -1,9 +1,10 @@
 //! A real Jaeger for the demonstration and the tests: one that is there already, or one that is started.
 //!
 //! Yields [`Jaeger`] with its endpoints, healthy, and ends it by its number unless it is to be kept. In
-//! order: the environment, one that answers on this machine, a binary on PATH, a container engine, a build
-//! from the Go module.
+//! order: the environment, one that answers on this machine, a binary on PATH, a container engine, the official
+//! release archive (where hosts other than package registries may be asked), a build from the Go module.
 
+mod archive;
 mod binary;
 mod query;
 
@@ -84,6 +85,15 @@ pub(crate) enum Life {
     OnItsOwn,
 }
 
+/// Where a Jaeger may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Package registries alone: tests ask no other host.
+    Registries,
+    /// The project's own releases, too: with its page.
+    Releases,
+}
+
 /// Files of its configuration.
 #[derive(Debug)]
 struct Config {
@@ -142,16 +152,30 @@ impl Jaeger {
     }
 
     /// Starts one of our own, on the usual ports if they are free, and waits until it is healthy.
-    pub(crate) fn start(xtask: &Xtask, life: Life) -> Result<Self> {
-        let Some(way) = ordinary_way(xtask) else {
-            return Self::start_by(xtask, &Way::Binary(binary::ensure(xtask)?), life);
-        };
-        Self::start_by(xtask, &way, life).or_else(|error| {
-            let first = error.to_string();
-            let first = first.lines().next().unwrap_or_default().to_owned();
-            xtask.progress.shortfall(format!("Jaeger is built from its Go module: {first}"));
-            Self::start_by(xtask, &Way::Binary(binary::ensure(xtask)?), life)
-        })
+    pub(crate) fn start(xtask: &Xtask, life: Life, origin: Origin) -> Result<Self> {
+        let mut failed = None;
+        if let Some(way) = ordinary_way(xtask, origin) {
+            match Self::start_by(xtask, &way, life) {
+                Ok(jaeger) => return Ok(jaeger),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if origin == Origin::Releases
+            && let Some(archive) = archive::ensure(xtask)
+        {
+            match archive.and_then(|binary| Self::start_by(xtask, &Way::Binary(binary), life)) {
+                Ok(jaeger) => return Ok(jaeger),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            let error = error.to_string();
+            let first = error.lines().next().unwrap_or_default();
+            xtask
+                .progress
+                .shortfall(format!("Jaeger is built from its Go module, which has no page: {first}"));
+        }
+        Self::start_by(xtask, &Way::Binary(binary::ensure(xtask)?), life)
     }
 
     fn start_by(xtask: &Xtask, way: &Way, life: Life) -> Result<Self> {
@@ -287,11 +311,11 @@ impl std::fmt::Display for Way {
 }
 
 /// A program or a container engine of this machine; a build of our own is preferred to fetching an image.
-fn ordinary_way(xtask: &Xtask) -> Option<Way> {
+fn ordinary_way(xtask: &Xtask, origin: Origin) -> Option<Way> {
     if let Some(binary) = command::find("jaeger") {
         return Some(Way::Binary(binary));
     }
-    if binary::finished(xtask).is_some() {
+    if origin == Origin::Registries && binary::finished(xtask).is_some() {
         return None;
     }
     let answers = |engine: &str| command::succeeds(Command::new(engine).arg("version"));
@@ -332,7 +356,10 @@ fn free_ports() -> Result<[u16; 4]> {
 pub(crate) fn verb(xtask: &mut Xtask, keep: bool) -> Result<()> {
     let mut jaeger = match Jaeger::find() {
         Some(jaeger) => jaeger,
-        None => Jaeger::start(xtask, if keep { Life::OnItsOwn } else { Life::WithTheVerb })?,
+        None => {
+            let life = if keep { Life::OnItsOwn } else { Life::WithTheVerb };
+            Jaeger::start(xtask, life, Origin::Releases)?
+        }
     };
     xtask.cache.release();
     let mut out = io::stdout().lock();

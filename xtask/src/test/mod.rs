@@ -26,7 +26,7 @@ use crate::{
     Xtask, apt, artifact,
     check::{self, Verdict},
     command::{self, Run},
-    jaeger::{Jaeger, Life},
+    jaeger::{Jaeger, Life, Origin},
     kernel,
     libtorch::Libtorch,
     python::Python,
@@ -105,7 +105,7 @@ fn set_up(xtask: &Xtask) -> Result<Ground> {
     };
     other_programs(xtask);
     kernel::ensure(xtask);
-    let jaeger = Jaeger::start(xtask, Life::WithTheVerb);
+    let jaeger = Jaeger::start(xtask, Life::WithTheVerb, Origin::Registries);
     let jaeger = or_shortfall(xtask, "no Jaeger", jaeger);
     let guests = Guests::supported(xtask).map_err(|error| error.to_string());
     let mut features = xtask.workspace.test_features();
