@@ -28,7 +28,7 @@ use guestscope_base::{patient, tasks};
 pub use guestscope_folder as folder;
 pub use guestscope_gpu as gpu;
 use guestscope_kernel::descriptors;
-pub use guestscope_kernel::{kernel, loader, probes, pump, restore};
+pub use guestscope_kernel::{facts, loader, probes, pump, restore};
 pub use guestscope_model::{analyze, health, hints, phase, record};
 pub use guestscope_platform as platform;
 pub use guestscope_sources::{self as sources, mapped, procfs};

@@ -14,7 +14,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use guestscope_base::Hint;
 
-use crate::kernel::permission;
+use crate::facts::permission;
 
 /// Two for each sampled thread, of which there are 4,096 at most by default, and some for each map, hook and
 /// CPU.

@@ -8,8 +8,8 @@
 pub mod attach;
 mod carried;
 pub mod descriptors;
+pub mod facts;
 pub mod failure;
-pub mod kernel;
 pub mod loader;
 pub mod probes;
 pub mod pump;

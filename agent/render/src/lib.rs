@@ -11,7 +11,7 @@ pub mod terminal;
 use guestscope_base::{json, untrusted};
 use guestscope_folder as run;
 #[cfg(test)]
-use guestscope_kernel::kernel;
+use guestscope_kernel::facts;
 use guestscope_kernel::{probes, restore};
 use guestscope_model::{analyze, health, hints, phase, record, sources};
 use guestscope_platform as platform;

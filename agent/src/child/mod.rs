@@ -27,7 +27,7 @@ pub use self::{
 use guestscope_base::Hint;
 
 use crate::untrusted::Shown as _;
-use crate::{descriptors, kernel::on_self::run_on_self};
+use crate::{descriptors, facts::on_self::run_on_self};
 
 /// Why the program could not be started.
 #[derive(Debug, thiserror::Error)]

@@ -10,9 +10,10 @@ use guestscope_base::Hint;
 
 use crate::out;
 use crate::{
-    descriptors, gpu,
+    descriptors,
+    facts::{btf::BtfError, formats::FormatError, permission},
+    gpu,
     health::{Fidelity, Outcome, Verdict},
-    kernel::{btf::BtfError, formats::FormatError, permission},
     loader::{self, LoadError, LoadOptions, Loaded},
     platform::{Guest, Root},
     probes::FAMILIES,

@@ -1,7 +1,7 @@
 //! Kernels without BTF of their own: fidelity `raw` by a file, made from the running kernel's, which is
 //! hidden, and fidelity `tracepoint` without one.
 
-use guestscope::kernel::btf::KERNEL_BTF;
+use guestscope::facts::btf::KERNEL_BTF;
 use guestscope_contract::Account;
 use insta::assert_snapshot;
 use serde_json::Value;

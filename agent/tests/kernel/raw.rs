@@ -5,7 +5,7 @@
 //! read, and how saved registers are found. So there is a case for each structure that is read.
 
 use guestscope::{
-    kernel::btf::{Btf, KERNEL_BTF},
+    facts::btf::{Btf, KERNEL_BTF},
     loader::{self, Knowledge, LoadError, LoadOptions, SuppliedError},
 };
 use guestscope_contract::Account;

@@ -8,8 +8,8 @@ use guestscope_base::Hint;
 use super::supplied::SuppliedError;
 use crate::{
     descriptors::TooFew,
+    facts::{btf::BtfError, formats::FormatError},
     failure,
-    kernel::{btf::BtfError, formats::FormatError},
     untrusted::Shown as _,
 };
 

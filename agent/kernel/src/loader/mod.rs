@@ -40,8 +40,8 @@ use nix::{
 use self::{offsets::Offsets, pulse::Pulses, sampler::Sampler, spin::PidNamespace};
 use crate::{
     carried,
+    facts::{btf::KERNEL_BTF_FOLDER, gpu, permission, syscalls},
     health::{Fidelity, Outcome, Verdict},
-    kernel::{btf::KERNEL_BTF_FOLDER, gpu, permission, syscalls},
     platform::{Root, topology},
     probes::{FAMILIES, Place, phase, socket},
     pump::Rings,

@@ -10,14 +10,14 @@ use guestscope_contract::{
 };
 
 use crate::{
-    health::Fidelity,
-    kernel::{
+    facts::{
         btf::{Btf, BtfError, KERNEL_BTF, Member},
         casts::Casts,
         formats::{FormatError, Formats},
         registers::Registers,
         throttle,
     },
+    health::Fidelity,
     probes::{FAMILIES, Hook, Place},
 };
 

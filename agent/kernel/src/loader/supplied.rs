@@ -18,7 +18,7 @@ use aya::{Ebpf, programs::Program};
 use guestscope_contract::fields::{TRIAL_CLOCK, TRIAL_CPU, TRIAL_FILES, TRIAL_IDENTITY, TRIAL_REGISTERS};
 
 use super::LoadError;
-use crate::kernel::{
+use crate::facts::{
     btf::{Btf, BtfError},
     on_self::run_on_self,
 };

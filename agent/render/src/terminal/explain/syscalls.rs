@@ -128,7 +128,7 @@ mod tests {
     use guestscope_contract::Account;
 
     use super::*;
-    use crate::kernel::syscalls::account_of;
+    use crate::facts::syscalls::account_of;
 
     #[test]
     fn what_has_an_account_of_its_own_has_a_name() {
