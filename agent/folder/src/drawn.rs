@@ -107,8 +107,14 @@ pub(super) fn requests() -> impl Strategy<Value = Vec<Request>> {
 }
 
 pub(super) fn threads() -> impl Strategy<Value = Vec<Thread>> {
-    let thread =
-        (thread_id(), any::<String>(), any::<[u64; 2]>(), any::<[[u64; 11]; 2]>(), counts(), any::<bool>());
+    let thread = (
+        thread_id(),
+        any::<String>(),
+        any::<[u64; 2]>(),
+        any::<[[u64; ACCOUNTS]; 2]>(),
+        counts(),
+        any::<bool>(),
+    );
     vec(
         thread.prop_map(|(id, comm, [end_ns, phases], [accounts, inside], counts, exited)| Thread {
             id,

@@ -29,6 +29,7 @@ use crate::{
     folder::{self, Folder, Manifest, Sample},
     health::ExportHealth,
     phase::{GpuReading, Phase, PhaseKind, Request, Restored, RestoredBy, Wait},
+    session::facts,
     sinks::{
         otlp::{self, Lines, LiveVerdict, Value, Written},
         perfetto::{self, Packets},
@@ -170,10 +171,19 @@ fn left_out(waits: u64) -> String {
 
 /// Writes the folder to a file. Returns the number of requests or processes and a sentence about them.
 fn write(to: ExportForm, folder: &Folder, writer: impl Write) -> Result<(u64, String), ExportFileError> {
-    if to == ExportForm::Perfetto {
-        let perfetto::Written { requests, slices } = packets(folder, writer)?;
-        return Ok((requests, format!("{requests} requests and processes, {slices} slices\n")));
+    match to {
+        ExportForm::Perfetto => {
+            let perfetto::Written { requests, slices } = packets(folder, writer)?;
+            Ok((requests, format!("{requests} requests and processes, {slices} slices\n")))
+        }
+        ExportForm::OtlpJson => lines(folder, writer),
+        // It is sent, and has no file.
+        ExportForm::Otlp => Err(ExportFileError::Option("--output")),
     }
+}
+
+/// Writes traces as lines of JSON.
+fn lines(folder: &Folder, writer: impl Write) -> Result<(u64, String), ExportFileError> {
     let manifest = folder.manifest();
     let mut lines = Lines::new(writer, &manifest.name, resource(manifest));
     feed(folder, &mut lines)?;
@@ -343,5 +353,8 @@ fn resource(manifest: &Manifest) -> Vec<(Cow<'static, str>, Value)> {
         ("guestscope.run.id", &manifest.run_id),
     ];
     let known = all.into_iter().filter(|(_, value)| !value.is_empty());
-    known.map(|(key, value)| (Cow::from(key), Value::StringValue(value.to_owned()))).collect()
+    let mut attributes: Vec<(Cow<'static, str>, Value)> =
+        known.map(|(key, value)| (Cow::from(key), Value::StringValue(value.to_owned()))).collect();
+    attributes.extend(facts::of_run(&manifest.run_id, &manifest.command));
+    attributes
 }

@@ -12,7 +12,8 @@ use crate::{
 /// Options that `run` and `attach` share.
 #[derive(Args, Clone, Debug)]
 pub struct Observation {
-    /// Name of the run, and service name of its traces [default: name of the program or container].
+    /// Name of the run, and service name of its traces [default: OTEL_SERVICE_NAME, else the name of the
+    /// program or container].
     #[arg(long)]
     pub name: Option<String>,
     /// Do not record the program's arguments in the run folder, the traces or the summary. Without this

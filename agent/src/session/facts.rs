@@ -168,19 +168,26 @@ pub(crate) fn resource(
         ("guestscope.platform", guest.platform().to_owned()),
         ("guestscope.fidelity", fidelity.name().to_owned()),
         ("guestscope.run.id", identity.run_id_text()),
-        ("service.instance.id", instance(identity.run_id)),
     ];
     let known = optional.into_iter().filter_map(|(key, value)| Some((key, value?)));
     let texts = fixed.into_iter().chain(known);
     let mut attributes: Vec<(Cow<'static, str>, Value)> =
         texts.map(|(key, value)| (key.into(), Value::StringValue(value))).collect();
     attributes.extend(identity.pid.map(|pid| ("process.pid".into(), Value::IntValue(pid.into()))));
-    let words = identity.command.iter().map(|word| any(Value::StringValue(word.clone()))).collect();
-    attributes.push(("process.command_args".into(), Value::ArrayValue(ArrayValue { values: words })));
+    attributes.extend(of_run(&identity.run_id_text(), &identity.command));
+    attributes
+}
+
+/// Attributes that a live export and one from a folder have alike: which run it is, its command line, and what
+/// OTEL_RESOURCE_ATTRIBUTES adds.
+pub(crate) fn of_run(run_id: &str, command: &[String]) -> Vec<(Cow<'static, str>, Value)> {
+    let words = command.iter().map(|word| any(Value::StringValue(word.clone()))).collect();
     let own = variable("OTEL_RESOURCE_ATTRIBUTES");
     let own = given(&own).filter(|(key, _)| key != SERVICE_NAME);
-    attributes.extend(own.map(|(key, value)| (key.into(), Value::StringValue(value))));
-    attributes
+    let own = own.map(|(key, value)| (Cow::from(key), Value::StringValue(value)));
+    let command = Value::ArrayValue(ArrayValue { values: words });
+    let instance = instance(run_id).map(|id| (Cow::from("service.instance.id"), Value::StringValue(id)));
+    [(Cow::from("process.command_args"), command)].into_iter().chain(instance).chain(own).collect()
 }
 
 /// The service's name has options of its own.
@@ -190,10 +197,11 @@ fn any(value: Value) -> AnyValue {
     AnyValue { value: Some(value) }
 }
 
-/// A run's id in the form of a UUID, as the semantic conventions want it.
-fn instance(run_id: [u8; 16]) -> String {
-    let id = format!("{:032x}", u128::from_be_bytes(run_id));
-    [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-")
+/// A run's id in the form of a UUID, as the semantic conventions want it; none of a damaged id.
+fn instance(run_id: &str) -> Option<String> {
+    let is_id = run_id.len() == 32 && run_id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts = || [&run_id[..8], &run_id[8..12], &run_id[12..16], &run_id[16..20], &run_id[20..]];
+    is_id.then(|| parts().join("-"))
 }
 
 /// Attributes in the form of OTEL_RESOURCE_ATTRIBUTES (`key=value,key=value`, values percent-encoded). What has
@@ -337,6 +345,8 @@ mod tests {
 
     #[test]
     fn an_instance_is_a_uuid() {
-        assert_eq!(instance([0x1f; 16]), "1f1f1f1f-1f1f-1f1f-1f1f-1f1f1f1f1f1f");
+        let id = instance(&"1f".repeat(16));
+        assert_eq!(id.as_deref(), Some("1f1f1f1f-1f1f-1f1f-1f1f-1f1f1f1f1f1f"));
+        assert_eq!((instance("1f"), instance(&"\u{e9}".repeat(16))), (None, None));
     }
 }

@@ -12,76 +12,56 @@ pub const KERNEL_INSTANCE: u16 = 0xffff;
 /// Edge number of an unnumbered edge: none can be missed before it.
 pub const UNNUMBERED: u32 = 0;
 
-/// Source of the start of a phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Source {
-    /// The program itself, by the marker library.
-    #[default]
-    Marker = 0,
-    /// Wrappers around functions of Python packages.
-    Python = 1,
-    /// Spans of the program's own OpenTelemetry.
-    Otel = 2,
-    /// Ranges of NVIDIA's tools extension.
-    Nvtx = 3,
-    /// Tasks of Intel's instrumentation interface.
-    Itt = 4,
-    /// Entry and return of a function.
-    Function = 5,
-    /// A pair of static probes.
-    Usdt = 6,
-    /// Traffic over an accepted connection.
-    Socket = 7,
+macro_rules! sources {
+    ($($(#[doc = $help:literal])+ $(#[$default:ident])? $source:ident = $number:literal, $name:literal;)*) => {
+        /// Source of the start of a phase.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Source { $($(#[doc = $help])+ $(#[$default])? $source = $number,)* }
+
+        /// Number of sources.
+        pub const SOURCES: usize = [$($number),*].len();
+
+        impl Source {
+            /// All sources in the order of their numbers.
+            pub const ALL: [Source; SOURCES] = [$(Source::$source),*];
+
+            /// The word in columns, attributes and options.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Source::$source => $name,)* }
+            }
+
+            /// The source with this number, if there is one.
+            #[must_use]
+            pub const fn from_number(number: u8) -> Option<Source> {
+                match number { $($number => Some(Source::$source),)* _ => None }
+            }
+        }
+    };
 }
 
-/// Number of sources.
-pub const SOURCES: usize = 8;
+sources! {
+    /// The program itself, by the marker library.
+    #[default]
+    Marker = 0, "marker";
+    /// Wrappers around functions of Python packages.
+    Python = 1, "python";
+    /// Spans of the program's own OpenTelemetry.
+    Otel = 2, "otel";
+    /// Ranges of NVIDIA's tools extension.
+    Nvtx = 3, "nvtx";
+    /// Tasks of Intel's instrumentation interface.
+    Itt = 4, "itt";
+    /// Entry and return of a function.
+    Function = 5, "function";
+    /// A pair of static probes.
+    Usdt = 6, "usdt";
+    /// Traffic over an accepted connection.
+    Socket = 7, "socket";
+}
 
 impl Source {
-    /// All sources in the order of their numbers.
-    pub const ALL: [Source; SOURCES] = [
-        Source::Marker,
-        Source::Python,
-        Source::Otel,
-        Source::Nvtx,
-        Source::Itt,
-        Source::Function,
-        Source::Usdt,
-        Source::Socket,
-    ];
-
-    /// The word in columns, attributes and options.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Source::Marker => "marker",
-            Source::Python => "python",
-            Source::Otel => "otel",
-            Source::Nvtx => "nvtx",
-            Source::Itt => "itt",
-            Source::Function => "function",
-            Source::Usdt => "usdt",
-            Source::Socket => "socket",
-        }
-    }
-
-    /// The source with this number, if there is one.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Source> {
-        match number {
-            0 => Some(Source::Marker),
-            1 => Some(Source::Python),
-            2 => Some(Source::Otel),
-            3 => Some(Source::Nvtx),
-            4 => Some(Source::Itt),
-            5 => Some(Source::Function),
-            6 => Some(Source::Usdt),
-            7 => Some(Source::Socket),
-            _ => None,
-        }
-    }
-
     /// The source with this word.
     #[must_use]
     pub fn by_name(word: &str) -> Option<Source> {
@@ -121,6 +101,7 @@ mod tests {
         for source in Source::ALL {
             assert_eq!(Source::and_length(source.with_length(u32::MAX)), (source, u64::from(u32::MAX)));
             assert_eq!(Source::from_number(source as u8), Some(source));
+            assert_eq!(Source::ALL[source as usize], source, "in the order of their numbers");
         }
         let detail = Source::Itt.with_length(5) | DETAIL;
         assert_eq!(Source::and_length(detail), (Source::Itt, 5));

@@ -354,12 +354,11 @@ fn free_ports() -> Result<[u16; 4]> {
 
 /// The verb: starts one, says where it is, and waits for Enter, or leaves it running.
 pub(crate) fn verb(xtask: &mut Xtask, keep: bool) -> Result<()> {
-    let mut jaeger = match Jaeger::find() {
-        Some(jaeger) => jaeger,
-        None => {
-            let life = if keep { Life::OnItsOwn } else { Life::WithTheVerb };
-            Jaeger::start(xtask, life, Origin::Releases)?
-        }
+    let mut jaeger = if let Some(jaeger) = Jaeger::find() {
+        jaeger
+    } else {
+        let life = if keep { Life::OnItsOwn } else { Life::WithTheVerb };
+        Jaeger::start(xtask, life, Origin::Releases)?
     };
     xtask.cache.release();
     let mut out = io::stdout().lock();

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
-    common::v1::{InstrumentationScope, any_value::Value},
+    common::v1::{AnyValue, ArrayValue, InstrumentationScope, any_value::Value},
     resource::v1::Resource,
     trace::v1::{ResourceSpans, ScopeSpans, Span},
 };
@@ -125,5 +125,17 @@ impl Resources {
 
 /// A value from the guest or a folder, made safe to display.
 fn fit(value: Value) -> Value {
-    if let Value::StringValue(text) = &value { Value::StringValue(plain(text).into_owned()) } else { value }
+    match value {
+        Value::StringValue(text) => Value::StringValue(plain(&text).into_owned()),
+        Value::ArrayValue(array) => {
+            let fitted = array.values.into_iter().map(|any| AnyValue { value: any.value.map(fit) });
+            Value::ArrayValue(ArrayValue { values: fitted.collect() })
+        }
+        Value::BoolValue(_)
+        | Value::IntValue(_)
+        | Value::DoubleValue(_)
+        | Value::KvlistValue(_)
+        | Value::BytesValue(_)
+        | Value::StringValueStrindex(_) => value,
+    }
 }

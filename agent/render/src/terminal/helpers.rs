@@ -47,8 +47,8 @@ pub(super) fn json(group: &Group) -> HelpersJson {
     }
 }
 
-/// `helpers  1 thread: cpu 49.9 ms, runq 1.2 ms; kept from running: runq 1.1 ms, 1.0 ms of it while the
-/// request was on a CPU`. No line without helpers.
+/// `helpers  1 thread: cpu 49.9 ms, runq 1.2 ms`, and below it how long they were kept from running, with the
+/// part while the request used a CPU. No line without helpers.
 pub(super) fn line(page: &mut Page, group: &Group) {
     let helped = &group.helped;
     let (count, total) = (u128::from(group.latency.count.max(1)), helped.total_ns());

@@ -313,7 +313,7 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     restored::line(page, facts);
     gpu::lines(page, facts);
     if let Some(unseen) = unseen::words(health.fidelity) {
-        fact(page, "not seen", unseen, Emphasis::Warning);
+        fact(page, "not seen", &unseen, Emphasis::Warning);
     }
     missing_hooks(page, health);
     sources::sources(page, &health.sources);

@@ -8,8 +8,8 @@ use super::{Account, Class, FilledBy, Metric, Quantity, Row, Unit, WaitsFor};
 const HEAD: &str = "\
 # Metrics
 
-Every quantity that guestscope stores, sends or prints, made from one table (`ebpf/contract/src/metrics/mod.rs`).
-The name of a quantity is the same everywhere: `count.block.read_bytes` is the column `count_block_read_bytes` of
+The quantities of a phase, beside its start and its duration. They come from one table (`ebpf/contract/src/metrics/`
+and, for accounts, `ebpf/contract/src/account.rs`). The name of a quantity is the same everywhere: `count.block.read_bytes` is the column `count_block_read_bytes` of
 a folder's Parquet files, the attribute `guestscope.count.block.read_bytes` of a span, and the key
 `block.read_bytes` of the JSON object `count`. Times are nanoseconds, sizes are bytes.
 ";
@@ -17,22 +17,24 @@ a folder's Parquet files, the attribute `guestscope.count.block.read_bytes` of a
 const fn about(class: Class) -> &'static str {
     match class {
         Class::Time => {
-            "## time\n\nParts of the duration, exact and exclusive: they add up to it, to the nanosecond. The \
-             eleven accounts are time of the phase's threads. Where the kernel tells switches alone (fidelity \
-             `tracepoint` or `procfs`), an account is part of the one in the column \"else in\".\n"
+            "## time\n\nParts of the duration, exact and exclusive: they add up to it, to the nanosecond. Accounts \
+             are time of the phase's threads. With fidelity `tracepoint` or \
+             `procfs` fewer are told apart: the time is then in the account of the column \"or in\". Summaries as \
+             JSON have two more parts: `queue_ns` (from a request's scheduled arrival to its start) and \
+             `handoff_ns` (of a connection's request, on an unknown thread or on none).\n"
         }
         Class::Helper => {
             "## helper\n\nThe process's other threads meanwhile, outside phases of their own. With several requests \
              in flight each gets an equal share.\n"
         }
         Class::HelperWait => {
-            "## helper_wait\n\nHow long at least one of these threads had work and could not run, by long waits \
+            "## helper_wait\n\nHow long at least one of the helpers had work and could not run, by long waits \
              alone: an estimate.\n"
         }
         Class::Overlay => {
             "## overlay\n\nParts of the times above that are known from elsewhere. They are never added to them. \
-             Readers make five more of samples (`count.sample.*`, 499 per second of CPU time), as parts of `cpu`: \
-             `cpu.user`, `cpu.fault`, `cpu.syscall`, `cpu.spin` and `cpu.irq`.\n"
+             Summaries, explanations and reports make four more of samples (`count.sample.*`, 499 per second of \
+             CPU time), as parts of `cpu`: `cpu.fault`, `cpu.syscall`, `cpu.spin` and `cpu.irq`.\n"
         }
         Class::Operation => {
             "## operation\n\nDurations of operations, added up. Operations overlap, so a sum may exceed the phase's \
@@ -78,7 +80,7 @@ fn document() -> String {
         if class != Some(row.class) {
             class = Some(row.class);
             let columns = if row.class == Class::Time {
-                "| name | waits for | else in | from | what |\n|---|---|---|---|---|"
+                "| name | waits for | or in | from | what |\n|---|---|---|---|---|"
             } else {
                 "| name | from | what |\n|---|---|---|"
             };

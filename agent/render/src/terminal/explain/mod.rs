@@ -308,7 +308,7 @@ fn render_facts(page: &mut Page, explanation: &Explanation, facts: &ExplainFacts
         fact(page, "open", text, Emphasis::Warning);
     }
     if let Some(unseen) = facts.fidelity.and_then(unseen::words) {
-        fact(page, "not seen", unseen, Emphasis::Warning);
+        fact(page, "not seen", &unseen, Emphasis::Warning);
     }
     for note in &facts.notes {
         let note = page.name(note, 400);

@@ -277,7 +277,7 @@ proptest! {
     #[test]
     fn any_run_keeps_the_layout_and_what_is_shown_adds_up(
         names in proptest::collection::vec(any::<String>(), 1..5),
-        times in proptest::collection::vec((0usize..11, 0u64..1 << 40), 1..140),
+        times in proptest::collection::vec((0..guestscope_contract::ACCOUNTS, 0u64..1 << 40), 1..140),
         width in 60usize..=120,
         unicode in any::<bool>(),
         is_one in any::<bool>(),

@@ -93,7 +93,7 @@ proptest! {
     #[test]
     fn any_names_and_times_keep_the_layout(
         names in proptest::collection::vec(any::<String>(), 1..5),
-        times in proptest::collection::vec((0usize..11, 0u64..1 << 44), 1..30),
+        times in proptest::collection::vec((0..guestscope_contract::ACCOUNTS, 0u64..1 << 44), 1..30),
         number in any::<u32>(),
         width in 60usize..=120,
         unicode in any::<bool>(),

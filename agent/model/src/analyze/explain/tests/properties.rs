@@ -17,8 +17,8 @@ use crate::phase::{Phase, Request};
 
 fn any_request(number: u64) -> impl Strategy<Value = Request> {
     let names = prop_oneof![Just("a"), Just("b"), Just("c")];
-    let spend =
-        (0usize..11, 0u64..20_000_000).prop_map(|(account, ns)| Step::Spend(Account::ALL[account], ns));
+    let spend = (0..guestscope_contract::ACCOUNTS, 0u64..20_000_000)
+        .prop_map(|(account, ns)| Step::Spend(Account::ALL[account], ns));
     let leaf = prop_oneof![
         spend,
         (0u64..9_000_000).prop_map(Step::Suspend),
