@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
 
 pub mod html;
+mod looks;
 pub mod terminal;
 
 use guestscope_base::{json, untrusted};

@@ -9,6 +9,7 @@ mod page;
 mod report;
 
 pub use charts::ChartError;
+pub(crate) use charts::Hatch;
 pub use moments::{Looked, Moment, Why};
 pub use page::Page;
 pub use report::{Member, Report, View};

@@ -6,24 +6,23 @@
 
 use guestscope_contract::Account;
 
-use crate::analyze::{Cause, Sums};
+use crate::{
+    analyze::{Cause, Sums},
+    looks,
+};
 
 use super::page::{Emphasis, Piece};
 
-/// Letter and colour (of xterm's 256; also distinct with the common kinds of colour blindness).
+/// Letter and colour (of xterm's 256).
 const fn look(cause: Cause, unicode: bool) -> (char, Emphasis) {
     match cause {
-        Cause::Account(Account::Cpu) => (if unicode { '\u{2588}' } else { '|' }, Emphasis::Color(32)),
-        Cause::Account(Account::Runq) => ('r', Emphasis::Color(214)),
-        Cause::Account(Account::Throttled) => ('t', Emphasis::Color(160)),
-        Cause::Account(Account::BlockIo) => ('b', Emphasis::Color(134)),
-        Cause::Account(Account::Net) => ('n', Emphasis::Color(38)),
-        Cause::Account(Account::Poll) => ('p', Emphasis::Color(66)),
-        Cause::Account(Account::Lock) => ('l', Emphasis::Color(178)),
-        Cause::Account(Account::Gpu) => ('g', Emphasis::Color(71)),
-        Cause::Account(Account::Fault) => ('f', Emphasis::Color(168)),
-        Cause::Account(Account::Sleep) => ('s', Emphasis::Color(245)),
-        Cause::Account(Account::Other) => ('o', Emphasis::Color(245)),
+        Cause::Account(Account::Cpu) if unicode => {
+            ('\u{2588}', Emphasis::Color(looks::of(Account::Cpu).terminal))
+        }
+        Cause::Account(account) => {
+            let look = looks::of(account);
+            (look.letter, Emphasis::Color(look.terminal))
+        }
         Cause::Suspended => ('-', Emphasis::Color(245)),
         Cause::Queue => ('q', Emphasis::Color(214)),
         Cause::Handoff => ('~', Emphasis::Color(245)),

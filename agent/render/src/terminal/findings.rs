@@ -7,6 +7,7 @@ use guestscope_contract::{Account, metrics::Metric};
 use crate::untrusted::{self, Untrusted};
 use crate::{
     analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay},
+    looks,
     platform::CpuQuota,
 };
 
@@ -126,18 +127,8 @@ pub(super) fn path_name(path: &[Untrusted], unicode: bool) -> String {
 pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
     let one = count == 1;
     match cause {
-        Cause::Account(Account::Cpu) => "needed more CPU time",
-        Cause::Account(Account::Runq) => "waited in the run queue",
-        Cause::Account(Account::Throttled) if one => "was throttled",
-        Cause::Account(Account::Throttled) => "were throttled",
-        Cause::Account(Account::BlockIo) => "waited for a block device",
-        Cause::Account(Account::Net) => "waited for a socket",
-        Cause::Account(Account::Poll) => "waited in poll",
-        Cause::Account(Account::Lock) => "waited for a lock",
-        Cause::Account(Account::Gpu) => "waited for the GPU",
-        Cause::Account(Account::Fault) => "slept in page faults",
-        Cause::Account(Account::Sleep) => "slept",
-        Cause::Account(Account::Other) => "waited for something without a separate account",
+        Cause::Account(account) if one => looks::of(account).verb,
+        Cause::Account(account) => looks::of(account).verb_of_many,
         Cause::Suspended if one => "was suspended",
         Cause::Suspended => "were suspended",
         Cause::Queue => "waited for their turn",

@@ -6,11 +6,12 @@ use guestscope_contract::{Account, metrics::Metric};
 
 use crate::{
     analyze::{Cause, Group, Overlay, Slow},
+    looks,
     phase::Blame,
 };
 
 use super::{
-    findings::{path_name, verb},
+    findings::path_name,
     page::{Emphasis, Page, Piece, words},
     summary::count_of,
     text::{left, right, width},
@@ -138,20 +139,8 @@ fn longest_wait(slow: &Slow) -> Option<String> {
 
 /// Verb for a thread that other threads waited for: the same as for requests, except where that would be too
 /// strong or too weak.
-pub(super) fn did(account: Account) -> &'static str {
-    match account {
-        Account::Cpu => "ran",
-        Account::Runq => "had no CPU",
-        Account::Other => "waited",
-        Account::Throttled
-        | Account::BlockIo
-        | Account::Net
-        | Account::Poll
-        | Account::Lock
-        | Account::Gpu
-        | Account::Fault
-        | Account::Sleep => verb(Cause::Account(account), 1),
-    }
+pub(super) const fn did(account: Account) -> &'static str {
+    looks::of(account).did
 }
 
 /// `, for thread 4711, which was throttled for 6.00 ms of it`.

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use guestscope_contract::Account;
+use guestscope_contract::{Account, metrics::WaitsFor};
 
 use crate::phase::{Blame, Wait};
 use crate::untrusted::Untrusted;
@@ -60,26 +60,26 @@ pub enum Culprit {
 impl Culprit {
     /// The culprit of the part of a wait that belongs to an account.
     pub(super) fn of(wait: &Wait, account: Account) -> Self {
-        match account {
-            Account::Runq if wait.ran_before_tid == 0 => Culprit::Idle,
-            Account::Runq => Culprit::Ran { comm: wait.ran_before_comm.clone(), pid: wait.ran_before_tgid },
-            Account::Throttled => {
+        match account.waits_for() {
+            WaitsFor::Cpu if account == Account::Throttled => {
                 wait.cgroup.clone().map_or(Culprit::Unknown, |path| Culprit::Group { path })
             }
-            Account::BlockIo | Account::Fault => match &wait.io {
+            WaitsFor::Cpu if wait.ran_before_tid == 0 => Culprit::Idle,
+            WaitsFor::Cpu => Culprit::Ran { comm: wait.ran_before_comm.clone(), pid: wait.ran_before_tgid },
+            WaitsFor::Device => match &wait.io {
                 Some(io) => Culprit::Device { name: io.name.clone(), is_write: io.is_write },
                 None => Culprit::of_syscall(wait),
             },
-            Account::Lock | Account::Other => match (wait.blame, wait.waker_tid) {
+            WaitsFor::Thread | WaitsFor::Unknown => match (wait.blame, wait.waker_tid) {
                 (Some(blame), _) => Culprit::Kept(Blame { ns: 0, ..blame }),
                 (None, Some(tid)) => Culprit::Woken { tid },
                 (None, None) => Culprit::of_syscall(wait),
             },
-            Account::Net | Account::Poll => match wait.blame {
+            WaitsFor::Peer => match wait.blame {
                 Some(blame) => Culprit::Kept(Blame { ns: 0, ..blame }),
                 None => Culprit::of_syscall(wait),
             },
-            Account::Cpu | Account::Gpu | Account::Sleep => Culprit::of_syscall(wait),
+            WaitsFor::Nothing | WaitsFor::Timer => Culprit::of_syscall(wait),
         }
     }
 

@@ -12,7 +12,7 @@ const LEAST: i32 = 12;
 
 /// Hatch of a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hatch {
+pub(crate) enum Hatch {
     /// The colour alone.
     None,
     /// Lines from the lower left to the upper right.

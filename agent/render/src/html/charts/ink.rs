@@ -14,7 +14,10 @@ use super::{
     hatch::{Hatch, Place},
     lines,
 };
-use crate::analyze::{Cause, Overlay};
+use crate::{
+    analyze::{Cause, Overlay},
+    looks,
+};
 
 /// A colour by meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,19 +141,8 @@ const fn look(cause: Cause) -> (&'static str, Hatch) {
 }
 
 const fn of_account(account: Account) -> (&'static str, Hatch) {
-    match account {
-        Account::Cpu => ("#4878b0", Hatch::None),
-        Account::Runq => ("#e0504a", Hatch::Up),
-        Account::Throttled => ("#a8227f", Hatch::Cross),
-        Account::BlockIo => ("#8c6a4f", Hatch::Dots),
-        Account::Net => ("#3f9a4a", Hatch::Level),
-        Account::Poll => ("#8fce85", Hatch::Upright),
-        Account::Lock => ("#e8b93e", Hatch::Down),
-        Account::Gpu => ("#55b3ad", Hatch::None),
-        Account::Fault => ("#f4959f", Hatch::Dots),
-        Account::Sleep => ("#cfcfcf", Hatch::None),
-        Account::Other => ("#7a7370", Hatch::Up),
-    }
+    let look = looks::of(account);
+    (look.page, look.hatch)
 }
 
 /// The classes of all inks, for the page's head.

@@ -12,6 +12,8 @@ mod ratio;
 mod stacked;
 mod timeline;
 
+pub(crate) use hatch::Hatch;
+
 use maud::{Markup, PreEscaped};
 use plotters::{
     backend::SVGBackend,
