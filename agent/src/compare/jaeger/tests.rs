@@ -10,7 +10,8 @@ use std::{
     thread,
 };
 
-use proptest::prelude::*;
+use guestscope_contract::ACCOUNTS;
+use proptest::{array::UniformArrayStrategy, prelude::*};
 use rstest::rstest;
 
 use super::{JaegerError, PAGE, Question, answer, read, rebuild};
@@ -78,10 +79,13 @@ fn left(mut phase: Phase) -> Phase {
 
 fn numbers() -> impl Strategy<Value = Phase> {
     let number = || 0_u64..1 << 50;
-    let accounts = prop::array::uniform11(number());
+    let accounts = UniformArrayStrategy::<_, [u64; ACCOUNTS]>::new(number());
     let counts = prop::collection::vec(number(), COUNTS);
-    let helpers =
-        (prop::array::uniform11(number()), prop::array::uniform4(number()), prop::array::uniform4(number()));
+    let helpers = (
+        UniformArrayStrategy::<_, [u64; ACCOUNTS]>::new(number()),
+        prop::array::uniform4(number()),
+        prop::array::uniform4(number()),
+    );
     (accounts, counts, helpers, number(), number(), any::<bool>()).prop_map(
         |(accounts, counts, (helpers, on_cpu, waiting), suspended_ns, pause_ns, lost)| Phase {
             accounts: Accounts(accounts),

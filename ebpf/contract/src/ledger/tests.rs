@@ -1,7 +1,7 @@
 //! Properties of the ledger: it conserves time under any events, in any order, doubled, lost and with clocks
 //! that step back. It tests no BPF code.
 
-use proptest::{collection::vec, prelude::*};
+use proptest::{array::UniformArrayStrategy, collection::vec, prelude::*};
 
 use super::*;
 use crate::Distance;
@@ -168,7 +168,7 @@ proptest! {
     fn a_damaged_ledger_is_read_without_panic(
         state in prop_oneof![any::<u8>(), EMPTY..=LIMITED], account in any::<u8>(),
         since_ns in any::<u64>(), woken_ns in any::<u64>(), now_ns in any::<u64>(),
-        accounts in proptest::array::uniform11(prop_oneof![any::<u64>(), Just(u64::MAX)]),
+        accounts in UniformArrayStrategy::<_, [u64; ACCOUNTS]>::new(prop_oneof![any::<u64>(), Just(u64::MAX)]),
     ) {
         let ledger = Ledger { since_ns, woken_ns, state, account, accounts, ..Ledger::EMPTY };
         let later = ledger.accounts_at(now_ns);

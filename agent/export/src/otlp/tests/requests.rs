@@ -3,12 +3,12 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use guestscope_contract::{Account, Source};
+use guestscope_contract::{ACCOUNTS, Account, Source};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     trace::v1::{Span, TracesData},
 };
-use proptest::prelude::*;
+use proptest::{array::UniformArrayStrategy, prelude::*};
 use prost::Message as _;
 use tempfile::tempdir;
 
@@ -55,7 +55,8 @@ fn number() -> impl Strategy<Value = u64> {
 
 /// Times may be anything that does not add up to more than a clock can show.
 fn accounts() -> impl Strategy<Value = Accounts> {
-    prop::array::uniform11(prop_oneof![Just(0), 0_u64..u64::MAX / 16]).prop_map(Accounts)
+    UniformArrayStrategy::<_, [u64; ACCOUNTS]>::new(prop_oneof![Just(0), 0_u64..u64::MAX / 16])
+        .prop_map(Accounts)
 }
 
 fn helpers() -> impl Strategy<Value = Helpers> {
