@@ -63,7 +63,15 @@ pub(crate) fn static_workloads(xtask: &Xtask, toolchain: &Toolchain) -> Result<P
 /// is the same in every call of a verb.
 pub(crate) fn host_cargo(xtask: &Xtask, toolchain: &Toolchain, verb: &str, features: &[String]) -> Command {
     let mut command = xtask.workspace.cargo();
-    command.args([verb, "--locked", "--workspace", "--exclude", WORKLOADS]);
+    command.args([
+        verb,
+        "--locked",
+        "--workspace",
+        "--exclude",
+        WORKLOADS,
+        "--exclude",
+        crate::workspace::FUZZ,
+    ]);
     if !features.is_empty() {
         command.args(["--features", &features.join(",")]);
     }

@@ -21,9 +21,9 @@ use crate::{
     check::{Item, Verdict},
     command::{self, Run},
     failure::failure,
+    workspace::FUZZ,
 };
 
-const PACKAGE: &str = "guestscope-fuzz";
 /// The word for all of them.
 const ALL: &str = "decoders";
 /// Far beyond what the inputs of one target take.
@@ -94,7 +94,7 @@ pub(crate) fn verb(xtask: &Xtask, names: &[String], minutes: u32) -> Result<bool
 
 fn build(xtask: &Xtask) -> Result<()> {
     let mut build = xtask.workspace.cargo();
-    build.args(["build", "--locked", "--package", PACKAGE, "--bins"]);
+    build.args(["build", "--locked", "--package", FUZZ, "--bins"]);
     build.env("RUSTC_WORKSPACE_WRAPPER", xtask.workspace.root.join("fuzz/rustc.sh"));
     artifact::cargo(xtask, "fuzz targets", "build-fuzz", &mut build).map(drop)
 }

@@ -13,6 +13,8 @@ use serde_json::Value;
 use crate::{command, failure::failure};
 
 pub(crate) const WORKLOADS: &str = "guestscope-workloads";
+/// Its binaries run until they are stopped: `check` runs them, and `cargo test` must not.
+pub(crate) const FUZZ: &str = "guestscope-fuzz";
 /// The feature behind which tests of the running kernel stand.
 pub(crate) const KERNEL_TESTS: &str = "kernel-tests";
 /// Feature of tests of whole programs against a real Jaeger and other programs' readers.
@@ -83,7 +85,7 @@ impl Workspace {
 
     /// The packages that are built, linted and tested together; the workloads are separate, with libtorch.
     pub(crate) fn host_packages(&self) -> impl Iterator<Item = &Package> {
-        self.packages.iter().filter(|package| package.name != WORKLOADS)
+        self.packages.iter().filter(|package| ![WORKLOADS, FUZZ].contains(&package.name.as_str()))
     }
 
     /// Test features of these packages, as `package/feature`.

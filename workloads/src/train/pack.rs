@@ -49,7 +49,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct PackOptions {
     /// Put the shards into this folder, which is made if it is not there
-    #[arg(short, long = "output", value_name = "DIR")]
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
     shards_folder: PathBuf,
     /// Pack the JPEG files of this folder, one folder below it for each class
     #[arg(long, value_name = "DIR", required_unless_present = "generate", conflicts_with = "generate")]
