@@ -158,7 +158,7 @@ fn restarts(loaded: &mut Loaded, cpus: &[u32]) {
     }
     let verdict = loaded.verdicts.iter().find(|verdict| verdict.outcome == Outcome::Broken);
     let consequence = &verdict.expect("it was seen above").consequence;
-    assert!(consequence.starts_with("missing: whether the whole machine was stopped"), "{consequence}");
+    assert!(consequence.starts_with("missing: pauses of the whole guest"), "{consequence}");
 }
 
 /// Real-time threads, where there may be any, take every CPU for as long as the kernel lets them, beside
