@@ -66,7 +66,6 @@ pub(crate) fn numbered<C: EbpfContext>(
         (*ledger).begin(now_ns, RUNNABLE, bpf_get_smp_processor_id() as u16);
         waits(&mut *ledger);
         (*ledger).arrival_offset_ns = (*parent).arrival_offset_ns;
-        (*parent).forks = (*parent).forks.wrapping_add(1);
         let other = ((*parent).tid, (*parent).tgid, (*parent).born_ns);
         life::record(Kind::Fork, 0, &*ledger, address, now_ns, other);
     }

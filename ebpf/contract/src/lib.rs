@@ -328,7 +328,7 @@ pub struct WaitRecord {
 }
 
 // Each field is a multiple of the next one's alignment, so records have no padding: sizes are plain sums.
-const _: () = assert!(size_of::<Ledger>() == 328 && align_of::<Ledger>() == 8);
+const _: () = assert!(size_of::<Ledger>() == 320 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
 const LEDGER: usize = size_of::<Header>() + size_of::<Ledger>();
 const BESIDE: usize = size_of::<Beside>();

@@ -48,7 +48,5 @@ impl Ledger {
         block_writes: 0,
         net_recvs: 0,
         net_sends: 0,
-        forks: 0,
-        reserved: 0,
     };
 }

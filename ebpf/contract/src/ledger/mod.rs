@@ -146,10 +146,6 @@ pub struct Ledger {
     pub net_recvs: u32,
     /// Calls that sent over sockets.
     pub net_sends: u32,
-    /// Threads and processes that it made.
-    pub forks: u32,
-    /// Zero: the size is a multiple of 8.
-    pub reserved: u32,
 }
 
 impl Ledger {

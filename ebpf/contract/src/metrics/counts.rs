@@ -131,8 +131,6 @@ metrics! {
     /// Times it left the CPU while it could run.
     SwitchInvoluntary switch_involuntary = count "switch.involuntary" events, Switches,
         Bits32(ledger.involuntary);
-    /// Threads and processes that it made.
-    Fork fork = count "fork" events, Scheduler, Bits32(ledger.forks);
     /// Wake-ups that ended a block.
     Wakeup wakeup = count "wakeup" events, Scheduler, Bits32(ledger.wakeups);
     /// From the start of each wake-up until the thread was queued: a part of `runq`. An interrupt to another CPU
