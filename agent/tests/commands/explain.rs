@@ -18,7 +18,7 @@ fn the_answer() {
     assert_eq!((&json["is_open"], &group["headline"]["cause"]), (&false.into(), &"lock".into()));
     let part = &group["explained"][0]["phases"][0]["parts"][0];
     assert_eq!((&part["cause"], &part["excess_ns"]), (&"lock".into(), &30_000_000.into()));
-    assert_eq!(part["waits"]["by"][0]["whom"], serde_json::json!({ "kind": "waker", "tid": 4711 }));
+    assert_eq!(part["waits"]["by"][0]["culprit"], serde_json::json!({ "kind": "waker", "tid": 4711 }));
     assert_eq!(group["explained"].as_array().unwrap().len(), 3);
 }
 

@@ -23,8 +23,8 @@ type Witness = fn(&Value) -> bool;
 
 /// The thread that held the lock slept.
 fn held_by_a_sleeper(part: &Value) -> bool {
-    let whom = &part["waits"]["by"][0]["whom"];
-    whom["kind"] == "kept_thread" && whom["account"] == "sleep" && whom["depth"] == 1
+    let culprit = &part["waits"]["by"][0]["culprit"];
+    culprit["kind"] == "kept_thread" && culprit["account"] == "sleep" && culprit["depth"] == 1
 }
 
 /// A device was read, in as many I/Os.
@@ -40,7 +40,7 @@ fn out_of_quota(part: &Value) -> bool {
 
 /// The helper by its name, with a wait of its own.
 fn by_the_helper(part: &Value) -> bool {
-    part["helpers"][0]["comm"] == "helper" && part["helpers"][0]["by"][0]["whom"]["kind"] == "ran_before"
+    part["helpers"][0]["comm"] == "helper" && part["helpers"][0]["by"][0]["culprit"]["kind"] == "ran_before"
 }
 
 /// The output of explain for one run, with the run and the injector's log.

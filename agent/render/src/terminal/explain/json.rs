@@ -68,7 +68,6 @@ struct AdviceJson {
 #[derive(Serialize)]
 struct WhoJson {
     cause: &'static str,
-    #[serde(rename = "whom")]
     culprit: CulpritJson,
     count: u64,
     ns: u64,

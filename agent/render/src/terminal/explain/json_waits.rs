@@ -22,13 +22,11 @@ struct LongWaitJson {
     cpu: u32,
     syscall: Option<u32>,
     took_tid: Option<u32>,
-    #[serde(rename = "whom")]
     culprit: CulpritJson,
 }
 
 #[derive(Serialize)]
 pub(super) struct ByJson {
-    #[serde(rename = "whom")]
     culprit: CulpritJson,
     count: u64,
     ns: u64,

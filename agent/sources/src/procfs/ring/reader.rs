@@ -1,4 +1,4 @@
-//! The reading of a ring's slots, whoever made its memory. Tests can put loom's atomics in the place of the
+//! The reading of a ring's slots, in memory of any origin. Tests can put loom's atomics in the place of the
 //! processor's: `agent/marker/tests/model.rs` tries the orders in which threads may run and see each other's
 //! writes.
 
