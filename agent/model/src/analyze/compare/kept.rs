@@ -23,10 +23,8 @@ impl Parts {
             }
         }
         let numbers = merged.iter().flat_map(|(place, split)| {
-            let mut split = *split;
-            let values: Vec<u64> = split.cells_mut().map(|value| *value).collect();
-            values
-                .into_iter()
+            split
+                .into_cells()
                 .enumerate()
                 .filter(|(_, value)| *value != 0)
                 .map(move |(at, value)| ((place * CELLS + at) as u32, value))

@@ -112,7 +112,25 @@ impl<T: Copy> Parts<T> {
         self
     }
 
-    /// All numbers, to be changed, in the order of the fields.
+    /// All numbers, in the order of the fields.
+    pub fn into_cells(self) -> impl Iterator<Item = T> {
+        let Self {
+            accounts,
+            suspended,
+            queue,
+            handoff,
+            kept_on_cpu,
+            kept_waiting,
+            steal,
+            pause,
+            sampled,
+            own_code,
+        } = self;
+        let beside = kept_on_cpu.into_iter().chain(kept_waiting).chain([steal, pause]).chain(sampled);
+        accounts.into_iter().chain([suspended, queue, handoff]).chain(beside).chain([own_code])
+    }
+
+    /// The same, to be changed.
     pub fn cells_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let Self {
             accounts,
