@@ -19,7 +19,7 @@ use nix::{
     unistd::{UnlinkatFlags, fsync, unlinkat},
 };
 
-use super::{making, opening, reading};
+use super::{one, opening, reading};
 
 /// Most names tried for a temporary file: others may have taken each.
 const MOST_NAMES: u32 = 64;
@@ -56,9 +56,9 @@ impl Directory {
     /// # Errors
     /// It cannot be made.
     pub fn make(&self, name: &str) -> io::Result<Self> {
-        let descriptor = match making::make(self.here(), Path::new(name), Mode::S_IRWXU) {
+        let descriptor = match one::make(self.here(), Path::new(name), Mode::S_IRWXU) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let made = |temporary: &str| making::make(self.here(), Path::new(temporary), Mode::S_IRWXU);
+                let made = |temporary: &str| one::make(self.here(), Path::new(temporary), Mode::S_IRWXU);
                 let (temporary, descriptor) = Self::under_a_free_name(name, made)?;
                 self.put(&temporary, name)?;
                 descriptor

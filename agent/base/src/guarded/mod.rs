@@ -9,6 +9,7 @@
 
 mod directory;
 mod making;
+mod one;
 mod opening;
 mod owner;
 mod reading;

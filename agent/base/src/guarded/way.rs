@@ -18,7 +18,7 @@ use nix::{
     sys::stat::{Mode, SFlag, fstat},
 };
 
-use super::{making, owner};
+use super::{one, owner};
 
 /// Most links followed: as many as the kernel follows (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
@@ -74,7 +74,7 @@ fn begin(at: &Path) -> io::Result<OwnedFd> {
 fn next(here: &OwnedFd, step: &OsStr) -> io::Result<Step> {
     match openat(here, step, ON_THE_WAY, Mode::empty()) {
         Ok(directory) => Ok(Step::Directory(directory)),
-        Err(Errno::ENOENT) => match making::make(here, Path::new(step), Mode::from_bits_truncate(0o755)) {
+        Err(Errno::ENOENT) => match one::make(here, Path::new(step), Mode::from_bits_truncate(0o755)) {
             // Another process has created it in the meantime.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok(Step::Directory(openat(here, step, ON_THE_WAY, Mode::empty())?))
