@@ -4,7 +4,7 @@
 //! own group as the top: limits above it are invisible here, and the kernel side reads them instead.
 
 use super::{
-    About, Notes,
+    evidence::{About, Notes},
     root::{Root, Subject},
 };
 use crate::{

@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use super::{
-    About, Notes,
     cgroup::Cgroup,
+    evidence::{About, Notes},
     root::{Root, Subject, clean},
 };
 use crate::{

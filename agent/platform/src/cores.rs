@@ -4,8 +4,8 @@
 //! later changes by threads are seen by [`Usage`](super::Usage).
 
 use super::{
-    About, Notes,
     cgroup::Cgroup,
+    evidence::{About, Notes},
     root::{Root, Subject, field},
 };
 

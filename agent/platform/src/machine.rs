@@ -5,8 +5,8 @@
 //! PC. Containers are found by `container`.
 
 use super::{
-    About, Notes,
     cpuid::Cpuid,
+    evidence::{About, Notes},
     firmware::Firmware,
     root::{Root, clean},
 };

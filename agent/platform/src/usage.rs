@@ -8,8 +8,8 @@ use std::{collections::HashMap, time::Duration};
 use crate::patient;
 
 use super::{
-    Guest,
     cores::CpuList,
+    guest::Guest,
     root::{Root, field},
 };
 
