@@ -7,10 +7,11 @@ use guestscope_contract::{
 };
 
 use super::{
-    Ending, PhaseKind, ThreadId,
     open::{OpenPhase, Place, begun},
     pairing::{Edge, Pairing},
     stack::Entry,
+    thread_id::ThreadId,
+    values::{Ending, PhaseKind},
 };
 use crate::untrusted::Untrusted;
 

@@ -7,27 +7,17 @@
 //! the same.
 
 use super::{
-    ThreadId,
-    open::Place,
+    open::{Beside, Place},
     pairing::{Edge, Pairing},
+    snapshot::Snapshot,
     stack::Entry,
-    thread::Snapshot,
+    thread_id::ThreadId,
 };
 
 /// Threads that may wait for one phase: pools have some dozens.
 const MOST_BESIDE: usize = 64;
 /// The same of all phases together: each takes 0.4 KB.
 const MOST_BESIDE_OF_ALL: usize = 8_192;
-
-/// A thread that has entered a phase while that was on another one.
-#[derive(Clone, Debug)]
-pub(super) struct Beside {
-    thread: ThreadId,
-    /// Snapshot when the thread entered.
-    now: Snapshot,
-    /// Place of the phase on that thread's stack.
-    place: u64,
-}
 
 impl Pairing {
     /// The edge's thread enters a phase that is on another one. False where that has not to wait: the phase

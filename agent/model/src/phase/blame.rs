@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use guestscope_contract::{Account, metrics::WaitsFor};
 
-use super::Wait;
+use super::{Wait, wait::Blame};
 use crate::record::calls_32;
 
 /// Waits that are kept per thread, the latest ones.
@@ -60,19 +60,6 @@ const HAND_OVER: [libc::c_long; 36] = [
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
-
-/// What explains most of a wait for another thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blame {
-    /// The thread that was kept.
-    pub tid: u32,
-    /// Account in which the other thread was delayed.
-    pub account: Account,
-    /// Duration of the overlap with the wait, ns.
-    pub ns: u64,
-    /// Wake-ups between that thread and this one, from 1.
-    pub depth: u32,
-}
 
 /// A long wait that is over: when it was what.
 #[derive(Clone, Copy, Debug)]

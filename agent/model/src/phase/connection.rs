@@ -11,25 +11,13 @@ use guestscope_contract::{
 };
 
 use super::{
-    Ending, Helpers, ThreadId,
-    helper_waits::Waits,
-    helpers::Processes,
-    open::{OpenPhase, Place},
+    open::{Held, OpenPhase, Place, helped},
     pairing::{Edge, Pairing},
-    thread::Snapshot,
+    values::Ending,
 };
 
 /// Time after which a request without a further send is over, ns.
 const HELD_NS: u64 = 10_000_000_000;
-
-/// State of a request at its last send.
-#[derive(Debug)]
-pub(crate) struct Held {
-    /// The thread that sent.
-    thread: ThreadId,
-    now: Snapshot,
-    helpers: Helpers,
-}
 
 impl Pairing {
     /// Whether an end may be followed by more of the same request.
@@ -199,20 +187,5 @@ impl Pairing {
             }
         }
         false
-    }
-}
-
-/// Helpers' activity during a phase so far, whose duration is already known.
-pub(super) fn helped(processes: &Processes, waits: &Waits, open: &OpenPhase) -> Helpers {
-    let mut helpers = processes.since(open.key.0, &open.share);
-    helpers.wait = waits.laid_over(open.key.0, &open.phase);
-    helpers.partial |= waits.is_partial(open.key.0);
-    helpers
-}
-
-impl Held {
-    /// Helpers' activity up to then.
-    pub(super) fn helpers(&self) -> Helpers {
-        self.helpers
     }
 }

@@ -2,10 +2,10 @@
 //! [`Pairing`].
 
 use super::{
-    ThreadId,
     helpers::Carrier,
     open::{OpenPhase, Place},
     pairing::Pairing,
+    thread_id::ThreadId,
 };
 
 impl Pairing {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Phase;
+use super::values::Phase;
 
 /// Readings kept for phases that have not ended: 20 s of the most devices in a guest, 200 s of six.
 const KEPT: usize = 6_000;

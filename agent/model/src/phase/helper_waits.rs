@@ -8,22 +8,13 @@ use std::collections::{HashMap, VecDeque};
 
 use guestscope_contract::{Account, metrics::KEPT};
 
-use super::{Phase, Wait};
+use super::{Wait, helped::HelperWait, values::Phase};
 
 /// Waits of a process that are kept while a request of it is in flight; the oldest go first.
 const RECENT: usize = 1 << 14;
 
 /// Waits of all processes together: 6 MB. A process with many gives up its own.
 const ALL: usize = 1 << 16;
-
-/// Time during which at least one helper could not run, ns, in the order of [`KEPT`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HelperWait {
-    /// While the phase's own thread was on a CPU, or off it for less than the threshold.
-    pub on_cpu: [u64; KEPT.len()],
-    /// While it waited as well.
-    pub waiting: [u64; KEPT.len()],
-}
 
 /// Start and end, ns.
 type Interval = (u64, u64);

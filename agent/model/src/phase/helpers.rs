@@ -8,22 +8,11 @@ use std::collections::{HashMap, HashSet};
 
 use guestscope_contract::{ACCOUNTS, EDGE_HELPERS_TORN, EdgeRecord};
 
-use super::{Accounts, HelperWait, ThreadId};
-
-/// Helpers' activity during a phase. Their time is not part of the phase's own time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Helpers {
-    /// Time of all of them together; with other requests in flight, an equal share of it.
-    pub accounts: Accounts,
-    /// Threads of the process other than the one that ended the phase.
-    pub threads: u32,
-    /// Whether other requests of the process were in flight at the same time.
-    pub shared: bool,
-    /// Some threads are in no sum, or a sum was torn: there was more than this.
-    pub partial: bool,
-    /// Time during which one or more of them could not run.
-    pub wait: HelperWait,
-}
+use super::{
+    accounts::Accounts,
+    helped::{HelperWait, Helpers},
+    thread_id::ThreadId,
+};
 
 /// What the requests of one process have been given so far.
 #[derive(Clone, Copy, Debug, Default)]

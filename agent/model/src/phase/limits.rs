@@ -1,9 +1,7 @@
 //! Limits on what a program's marks can make the agent keep. Programs are untrusted: each table that they
 //! fill has a limit.
 //!
-//! What is beyond a limit is counted in [`super::PairingLosses`].
-
-use super::{Phase, open::OpenPhase};
+//! What is beyond a limit is counted in [`super::values::PairingLosses`].
 
 /// Default of the maximum number of requests open at the same time.
 pub const OPEN_REQUESTS: u32 = 10_000;
@@ -53,9 +51,6 @@ impl Default for Limits {
         Self::new(OPEN_REQUESTS, PHASES_PER_REQUEST, guestscope_contract::SLOTS)
     }
 }
-
-// The memory that the limits stand for.
-const _: () = assert!(size_of::<OpenPhase>() <= 1_400 && size_of::<Phase>() <= 760);
 
 /// Steps of work: tests count them, since time on a busy machine says nothing about an algorithm.
 #[cfg(test)]

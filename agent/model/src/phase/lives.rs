@@ -5,10 +5,14 @@
 use guestscope_contract::{EXIT_REPLACED, FORK_ADOPTED, FORK_LATE, Kind, TaskRecord, ledger::Ledger};
 
 use super::{
-    Counts, Ending, PhaseKind, Thread, ThreadId,
+    Counts,
     open::{OpenPhase, OpenRequest, Place, begun},
-    pairing::{Output, Pairing},
-    thread::{Snapshot, comm, thread_id},
+    output::Output,
+    pairing::Pairing,
+    snapshot::Snapshot,
+    thread::comm,
+    thread_id::{ThreadId, thread_id},
+    values::{Ending, PhaseKind, Thread},
 };
 use crate::untrusted::Untrusted;
 

@@ -3,10 +3,10 @@
 use guestscope_contract::{KERNEL_INSTANCE, WITH_INNER};
 
 use super::{
-    ThreadId,
     open::Place,
     pairing::{Edge, Pairing},
-    thread::Snapshot,
+    snapshot::Snapshot,
+    thread_id::ThreadId,
 };
 
 impl Pairing {

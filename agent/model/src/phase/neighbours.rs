@@ -7,11 +7,12 @@
 use guestscope_contract::{Account, WaitRecord, calls::EDGE_CALL_LOST};
 
 use super::{
-    Ending, ThreadId,
     helpers::Share,
     open::{OpenRequest, Place},
     pairing::{Edge, Pairing},
-    thread::Snapshot,
+    snapshot::Snapshot,
+    thread_id::ThreadId,
+    values::Ending,
 };
 
 /// Largest gap between a request's edge and that of its first phase, on the CPU throughout: usually 2 us, and

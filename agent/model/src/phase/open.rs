@@ -8,13 +8,49 @@ use std::collections::HashMap;
 use guestscope_contract::Source;
 
 use super::{
-    Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, beside::Beside,
-    connection::Held, helpers::Share, ids::IdSource, thread::Snapshot,
+    Counts,
+    accounts::Accounts,
+    helped::Helpers,
+    helper_waits::Waits,
+    helpers::{Processes, Share},
+    ids::IdSource,
+    snapshot::Snapshot,
+    thread_id::ThreadId,
+    values::{Ending, Phase, PhaseKind, Request, TraceIds},
 };
 use crate::untrusted::Untrusted;
 
+/// A thread that has entered a phase while that was on another one.
+#[derive(Clone, Debug)]
+pub(super) struct Beside {
+    pub(super) thread: ThreadId,
+    /// Snapshot when the thread entered.
+    pub(super) now: Snapshot,
+    /// Place of the phase on that thread's stack.
+    pub(super) place: u64,
+}
+
+/// State of a request at its last send.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The thread that sent.
+    pub(super) thread: ThreadId,
+    pub(super) now: Snapshot,
+    pub(super) helpers: Helpers,
+}
+
+impl Held {
+    /// Helpers' activity up to then.
+    pub(super) fn helpers(&self) -> Helpers {
+        self.helpers
+    }
+}
+
 /// Latest ended phases that are searched for one.
 const LATELY: usize = 1_024;
+
+// The memory that `limits` stand for.
+const _: () = assert!(size_of::<OpenPhase>() <= 1_400 && size_of::<Phase>() <= 760);
 
 /// Where an open phase is now.
 #[derive(Clone, Copy, Debug)]
@@ -267,4 +303,12 @@ pub(crate) fn begun(id: u64, kind: PhaseKind, name: Untrusted, thread: ThreadId,
         source: Source::Marker,
         status: None,
     }
+}
+
+/// Helpers' activity during a phase so far, whose duration is already known.
+pub(super) fn helped(processes: &Processes, waits: &Waits, open: &OpenPhase) -> Helpers {
+    let mut helpers = processes.since(open.key.0, &open.share);
+    helpers.wait = waits.laid_over(open.key.0, &open.phase);
+    helpers.partial |= waits.is_partial(open.key.0);
+    helpers
 }

@@ -10,47 +10,27 @@ use guestscope_contract::{
 };
 
 use super::{
-    Ending, Mark, PairingLosses, Pause, Phase, Request, Thread, ThreadId, Wait,
     blame::Pasts,
-    connection::helped,
+    cut::Cut,
+    early::Early,
     helper_waits::Waits,
     helpers::Processes,
     ids::IdSource,
-    io::Ios,
+    ios::Ios,
     limits::Limits,
     names::Names,
-    open::{OpenPhase, OpenRequest, Place},
-    room::Cut,
+    open::{OpenPhase, OpenRequest, Place, helped},
+    snapshot::Snapshot,
     sources::Sources,
-    thread::{Sequence, Snapshot, thread_id},
+    thread::Sequence,
+    thread_id::{ThreadId, thread_id},
     threads::Threads,
-    wait::Early,
+    values::{Ending, Mark, PairingLosses, Phase},
 };
 use crate::record::Record;
 use crate::untrusted::Untrusted;
 
-/// What pairing yields.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// A whole request, or a whole process.
-    Request(Request),
-    /// A thread that ended, or was last seen.
-    Thread(Box<Thread>),
-    /// A point in time.
-    Mark(Mark),
-    /// The guest was stopped. It comes before the requests that it lies in.
-    Pause(Pause),
-    /// A thread was off the CPU for long. It comes before the request that it lies in, never after it.
-    Wait(Wait),
-}
-
-impl Output {
-    /// Memory that it takes, about.
-    pub fn bytes(&self) -> usize {
-        let phases = if let Output::Request(request) = self { request.phases.len() } else { 0 };
-        size_of::<Self>() + phases * size_of::<Phase>()
-    }
-}
+pub use super::output::Output;
 
 /// The state of all threads and open phases.
 #[derive(Debug)]
@@ -331,7 +311,9 @@ impl Pairing {
             self.kept -= request.phases();
             self.left_out -= request.left_out;
             let request = request.finish(&self.ids);
-            if was_none && request.phases[1..].iter().all(|phase| phase.kind == super::PhaseKind::Queue) {
+            if was_none
+                && request.phases[1..].iter().all(|phase| phase.kind == super::values::PhaseKind::Queue)
+            {
                 self.sources.was_none(request.root().source);
             } else {
                 self.outputs.push(Output::Request(request));

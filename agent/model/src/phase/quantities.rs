@@ -3,7 +3,7 @@
 
 use guestscope_contract::metrics::Quantity;
 
-use super::Phase;
+use super::values::Phase;
 
 impl Phase {
     /// One quantity of it.

@@ -3,7 +3,7 @@
 //! These sources report that it happened, neither when nor for how long: the pauses show that, where the
 //! guest's clock ran on. So the time of the event is the time at which the agent noticed it.
 
-use super::Phase;
+use super::values::Phase;
 
 /// The source that reported it. Both may report the same restoration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,45 +4,16 @@
 //! add up, and its end is distinguished from ends without a start. Beyond the limit of requests the oldest is
 //! cut off: a program that forgets to end requests would otherwise hide all later ones. Both are counted.
 
-use std::collections::{HashSet, VecDeque};
-
 use guestscope_contract::TOKEN_CHILD_BITS;
 
 use super::{
-    Ending, ThreadId,
+    cut::Key,
     limits::steps,
     open::{OpenPhase, OpenRequest},
     pairing::{Edge, Pairing},
+    thread_id::ThreadId,
+    values::Ending,
 };
-
-/// Requests that were cut off and are remembered, so that what still comes of them is no request of its own.
-const CUT: usize = 4_096;
-
-/// A program's key of a phase: process, copy of the library, token.
-type Key = (u32, u16, u64);
-
-/// Requests that were cut off lately, by their keys.
-#[derive(Debug, Default)]
-pub(super) struct Cut {
-    known: HashSet<Key>,
-    order: VecDeque<Key>,
-}
-
-impl Cut {
-    fn add(&mut self, key: Key) {
-        if self.order.len() == CUT
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
-        self.known.insert(key);
-        self.order.push_back(key);
-    }
-
-    fn has(&self, key: Key) -> bool {
-        !self.known.is_empty() && self.known.contains(&key)
-    }
-}
 
 impl Pairing {
     /// Whether a phase that begins within this one, the innermost of its thread, or within none, is kept.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use super::{ThreadId, thread::ThreadState};
+use super::{thread::ThreadState, thread_id::ThreadId};
 
 /// The threads.
 #[derive(Debug, Default)]

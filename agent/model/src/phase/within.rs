@@ -3,7 +3,7 @@
 //! Yields accounts. No time counts twice where phases overlap, or where the start of one becomes known only
 //! later.
 
-use super::{Accounts, thread::Snapshot};
+use super::{accounts::Accounts, snapshot::Snapshot};
 
 /// A thread's accounts at some time.
 #[derive(Clone, Copy, Debug, Default)]

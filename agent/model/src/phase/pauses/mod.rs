@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use guestscope_contract::pause::{BEAT_NS, GapRecord};
 
-use super::{Phase, pairing::Output};
+use super::{output::Output, values::Phase};
+
+use super::pause::Pause;
 
 /// Shortest pause, ns: hypervisors run other guests for some milliseconds at a time.
 pub const LEAST_NS: u64 = 10_000_000;
@@ -27,30 +29,6 @@ const HEARD: usize = 512;
 
 /// Memory for held outputs, bytes: beyond it the oldest are released, decided or not.
 const HELD: usize = 8 << 20;
-
-/// The guest was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause {
-    /// CLOCK_MONOTONIC, ns.
-    pub start_ns: u64,
-    /// ns.
-    pub duration_ns: u64,
-    /// The start may be so much earlier or later, ns.
-    pub doubt_ns: u64,
-}
-
-impl Pause {
-    fn end_ns(&self) -> u64 {
-        self.start_ns.saturating_add(self.duration_ns)
-    }
-
-    /// The part of it that lies in a phase: start and length, ns; none if nothing does.
-    pub fn within(&self, phase: &Phase) -> Option<(u64, u64)> {
-        let start_ns = self.start_ns.max(phase.start_ns);
-        let end_ns = self.end_ns().min(phase.start_ns.saturating_add(phase.duration_ns));
-        (start_ns < end_ns).then(|| (start_ns, end_ns - start_ns))
-    }
-}
 
 /// A silence of all CPUs that may be a pause.
 #[derive(Debug)]

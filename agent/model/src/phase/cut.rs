@@ -1,0 +1,32 @@
+//! Requests that were cut off, so that what still comes of them is no request of its own.
+
+use std::collections::{HashSet, VecDeque};
+
+/// Requests that were cut off and are remembered, so that what still comes of them is no request of its own.
+pub(super) const CUT: usize = 4_096;
+
+/// A program's key of a phase: process, copy of the library, token.
+pub(super) type Key = (u32, u16, u64);
+
+/// Requests that were cut off lately, by their keys.
+#[derive(Debug, Default)]
+pub(super) struct Cut {
+    pub(super) known: HashSet<Key>,
+    order: VecDeque<Key>,
+}
+
+impl Cut {
+    pub(super) fn add(&mut self, key: Key) {
+        if self.order.len() == CUT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        self.known.insert(key);
+        self.order.push_back(key);
+    }
+
+    pub(super) fn has(&self, key: Key) -> bool {
+        !self.known.is_empty() && self.known.contains(&key)
+    }
+}
