@@ -5,7 +5,7 @@
 //! least half of its excess, and is the common cause if it dominates more than half of these requests.
 //! Otherwise the finding is mixed.
 
-use super::{cause::Cause, summary::Slow};
+use super::{cause::Cause, slow::Slow};
 use crate::untrusted::Untrusted;
 
 /// Requests without which nothing is said about the slowest.

@@ -7,12 +7,12 @@ use crate::phase::Request;
 use crate::untrusted::Untrusted;
 
 use super::{
-    TailVerdict,
     quantiles::{Durations, MiddleHalf},
     split::{Split, Sums},
     tally::{ByName, Standing, request_split},
     tree::latency_ns,
     typical::{Standard, exact_means},
+    verdict::TailVerdict,
 };
 
 /// Requests of a name before the first of them is judged.

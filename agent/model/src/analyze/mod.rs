@@ -36,8 +36,10 @@ mod typical;
 
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
+mod slow;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 pub use cause::{CAUSES, Cause, Overlay};
 pub use headline::{ENOUGH_REQUESTS, Headline};
@@ -46,16 +48,12 @@ pub use live::{Live, LiveProgress, WARM_REQUESTS};
 pub use quantiles::{Band, Quantiles};
 pub use rows::{Row, RowKind};
 pub use split::{Parts, Split, Sums};
-pub use summary::{Excess, Group, LeftOut, ProcessRow, SLOWEST, Slow, Summary};
+pub use summary::{Group, Summary};
 pub use threads::{OTHER_THREADS, Role, ThreadGroup, ThreadGroups, is_active};
 pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 
-/// Position of a row's duration among those of the same name, for columns and attributes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TailVerdict {
-    /// The largest part of its excess. Only above the 90th percentile, and for a request that takes twice as
-    /// long as the typical one.
-    pub cause: Option<Cause>,
-    /// The highest of the bands that it exceeds.
-    pub tail: Option<Band>,
-}
+pub use self::{
+    slow::{Excess, Slow},
+    tally::{LeftOut, ProcessRow, SLOWEST},
+    verdict::TailVerdict,
+};

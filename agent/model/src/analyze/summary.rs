@@ -6,103 +6,23 @@
 
 use std::{collections::HashMap, convert::Infallible};
 
-use crate::phase::{COUNTS, Counts, Request, Thread, Wait};
+use crate::phase::{COUNTS, Request, Thread};
 use crate::untrusted::Untrusted;
 
 use super::{
-    TailVerdict,
     cause::Cause,
     headline::Headline,
     helped::Helped,
     quantiles::Quantiles,
     rows::{Row, RowKind},
+    slow::{Excess, Slow},
     split::{Split, Sums},
-    tally::{ByName, Candidate, GroupTally, Standing, Tally, request_split},
+    tally::{ByName, Candidate, GroupTally, LeftOut, ProcessRow, Standing, Tally, request_split},
     threads::ThreadGroups,
     tree::{OTHER, PlaceId, ROOT, Tree, latency_ns},
     typical::{Middle, Typical},
+    verdict::TailVerdict,
 };
-
-/// Slowest requests that a group keeps.
-pub const SLOWEST: usize = 10;
-
-/// Requests that statistics leave out, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Named [`crate::phase::WARMUP`] by the program.
-    pub warmups: u64,
-    /// Requests without a recorded end: their durations are not what the program meant.
-    pub unfinished: u64,
-    /// Rows that break a promise of the format, for instance accounts that do not add up to the duration.
-    pub damaged: u64,
-}
-
-/// A process, by its main thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessRow {
-    /// Unique in the run.
-    pub id: u64,
-    /// Process name.
-    pub name: Untrusted,
-    /// Process ID in the initial namespace.
-    pub pid: u32,
-    /// Time for which it was observed, ns.
-    pub wall_ns: u64,
-    /// Where that time went.
-    pub split: Split,
-    /// Events of its main thread.
-    pub counts: Counts,
-}
-
-/// A part of an excess.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excess {
-    /// The phase whose own time it is: names from under the request, or [`super::OUTSIDE`].
-    pub path: Vec<Untrusted>,
-    /// The cause.
-    pub cause: Cause,
-    /// More than in a typical request, ns; negative if less.
-    pub excess_ns: i64,
-}
-
-/// One of the slowest requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slow {
-    /// The `id` of its outermost phase.
-    pub id: u64,
-    /// The number that the program gave it.
-    pub request: u64,
-    /// ID of its trace.
-    pub trace_id: [u8; 16],
-    /// CLOCK_MONOTONIC, ns.
-    pub start_ns: u64,
-    /// Minor faults of its thread.
-    pub fault_minor: u64,
-    /// Queue and duration, ns.
-    pub latency_ns: u64,
-    /// More than the typical request, ns: the sum over `parts`, exactly.
-    pub excess_ns: i64,
-    /// Parts that are not zero, largest first.
-    pub parts: Vec<Excess>,
-    /// The longest wait inside it, once [`Summary::add_waits`] has seen it.
-    pub longest_wait: Option<Wait>,
-}
-
-impl Slow {
-    /// The part of the excess that one cause explains, over all phases, ns.
-    pub fn excess_by(&self, cause: Cause) -> i64 {
-        self.parts.iter().filter(|part| part.cause == cause).map(|part| part.excess_ns).sum()
-    }
-
-    /// The cause that makes at least half of the excess, if there is one.
-    pub fn dominant(&self) -> Option<Cause> {
-        let (excess, cause) =
-            Cause::all().map(|cause| (self.excess_by(cause), cause)).max_by_key(|&(excess, cause)| {
-                (excess, std::cmp::Reverse(cause)) // among equals the first account
-            })?;
-        (excess > 0 && i128::from(excess) * 2 >= i128::from(self.excess_ns)).then_some(cause)
-    }
-}
 
 /// Requests of one name.
 #[derive(Clone, Debug, PartialEq)]

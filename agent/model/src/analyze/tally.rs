@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use guestscope_contract::Account;
 
-use crate::phase::{COUNTS, Ending, PhaseKind, Request};
+use crate::phase::{COUNTS, Counts, Ending, PhaseKind, Request};
 use crate::untrusted::Untrusted;
 
 use super::{
@@ -16,9 +16,39 @@ use super::{
     quantiles::Durations,
     rows::{RowTally, add_counts},
     split::{Split, Sums},
-    summary::{LeftOut, ProcessRow, SLOWEST},
     tree::{ALL_PLACES, Leaves, Located, OTHER_REQUESTS, PlaceId, ROOT, Tree, latency_ns},
 };
+
+/// Slowest requests that a group keeps.
+pub const SLOWEST: usize = 10;
+
+/// Requests that statistics leave out, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Named [`crate::phase::WARMUP`] by the program.
+    pub warmups: u64,
+    /// Requests without a recorded end: their durations are not what the program meant.
+    pub unfinished: u64,
+    /// Rows that break a promise of the format, for instance accounts that do not add up to the duration.
+    pub damaged: u64,
+}
+
+/// A process, by its main thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessRow {
+    /// Unique in the run.
+    pub id: u64,
+    /// Process name.
+    pub name: Untrusted,
+    /// Process ID in the initial namespace.
+    pub pid: u32,
+    /// Time for which it was observed, ns.
+    pub wall_ns: u64,
+    /// Where that time went.
+    pub split: Split,
+    /// Events of its main thread.
+    pub counts: Counts,
+}
 
 /// Kinds of requests that are kept apart, the first ones: vLLM has eight before it serves its first request.
 const GROUPS: usize = 32;

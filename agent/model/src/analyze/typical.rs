@@ -6,12 +6,12 @@
 use crate::phase::Request;
 
 use super::{
-    TailVerdict,
     cause::{CAUSES, Cause},
     quantiles::{Band, MiddleHalf, Quantiles},
     split::{Split, Sums},
     tally::{GroupTally, request_split},
     tree::{Leaves, OTHER, PlaceId, ROOT, latency_ns},
+    verdict::TailVerdict,
 };
 
 /// Sums over the middle half of one place.

@@ -4,7 +4,10 @@
 //! between caches, whose cost is part of `cpu`. No advice where an emulator executed the guest's
 //! instructions.
 
-use super::{Compared, CountChange, Side};
+use super::{
+    CountChange,
+    compared::{Compared, Side},
+};
 use crate::analyze::advice::{self, Advice};
 use crate::phase::Metric;
 

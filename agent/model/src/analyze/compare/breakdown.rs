@@ -4,9 +4,9 @@
 //! Differences and their parts are in [`super::causes`].
 
 use super::{
-    Platform,
     causes::named,
     metric,
+    platform::Platform,
     profile::{Path, Profile},
     welch::{Difference, Interval, mean},
 };

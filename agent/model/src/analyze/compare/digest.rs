@@ -13,10 +13,9 @@ use super::{
     kept::Parts,
     profile::{Means, Profile},
 };
-use crate::untrusted::Untrusted;
+use crate::{analyze::tally::LeftOut, untrusted::Untrusted};
 use crate::{
     analyze::{
-        LeftOut,
         rows::add_counts,
         split::Sums,
         tally::Standing,

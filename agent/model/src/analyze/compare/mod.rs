@@ -9,11 +9,13 @@ mod advised;
 mod breakdown;
 mod causes;
 mod chance;
+mod compared;
 mod counts;
 mod digest;
 mod kept;
 mod metric;
 mod picked;
+mod platform;
 mod profile;
 mod self_test;
 mod student;
@@ -41,218 +43,14 @@ use self::{
     causes::Sample,
     chance::permutation_probability,
     verdict::{decide, measure, overall},
-    welch::{Difference, logs, mean},
+    welch::{logs, mean},
 };
 use crate::untrusted::Untrusted;
 
-/// Drift: from here on a certain change between the first and last third of a platform's runs counts.
-const DRIFT: f64 = 0.05;
-/// Drift is certain below this probability of chance.
-const CERTAIN: f64 = 0.01;
-
-/// One run of a platform.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Run {
-    /// Start, ns since 1970: shows whether the platforms alternated.
-    pub start_ns: u64,
-    /// A program executed the guest's instructions, no processor: what it cost is that program's.
-    pub is_emulated: bool,
-    /// The compared requests of the run.
-    pub requests: GroupDigest,
-}
-
-/// All runs of one platform.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Platform {
-    /// Name in reports.
-    pub label: String,
-    /// In any order.
-    pub runs: Vec<Run>,
-}
-
-/// Metrics to compare, with their margins.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Declared {
-    /// Metrics with the relative difference that matters for each.
-    pub metrics: Vec<(Metric, f64)>,
-    /// Nobody declared these metrics: only the first tail metric that both platforms support is judged.
-    pub is_usual: bool,
-    /// Give verdicts on runs that drift, too.
-    pub allow_drift: bool,
-    /// Fidelities differ: compare `cpu`, `runq`, `other`, and of the counts what all runs have.
-    pub fold: Option<Common>,
-}
-
-/// The slowest requests of both platforms.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TailDifference {
-    /// The requests lie above this quantile of each run.
-    pub quantile: f64,
-    /// Decomposition of the difference of their means.
-    pub decomposition: Decomposition,
-}
-
-/// The ratio of both platforms at one quantile.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CurvePoint {
-    /// Quantile, from 0 to 1.
-    pub quantile: f64,
-    /// Latency of the baseline, ns.
-    pub baseline_ns: f64,
-    /// The platform's latency as a multiple of the baseline's.
-    pub ratio: Interval,
-}
-
-/// Summary of one platform.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Side {
-    /// Name of the platform.
-    pub label: String,
-    /// Number of its runs.
-    pub runs: usize,
-    /// Number of emulated runs.
-    pub emulated: usize,
-    /// Fewest and most requests in one of them.
-    pub requests: (u64, u64),
-    /// Requests left out at the start, over all runs.
-    pub warmup: u64,
-    /// Change from the first to the last third of its runs, as a factor less one; none if it cannot be
-    /// determined.
-    pub drift: Option<f64>,
-    /// The drift is certain, and more than 5 %.
-    pub drifts: bool,
-    /// Mean correlation of a latency with the next one.
-    pub autocorrelation: Option<f64>,
-}
-
-/// One platform against the baseline.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Compared {
-    /// Summary of the platform.
-    pub side: Side,
-    /// Metric by metric, in the order in which they were declared.
-    pub judged: Vec<Judged>,
-    /// Verdict over all metrics.
-    pub overall: Overall,
-    /// Whether runs of both platforms alternated; if not, a change of the machine may look like a difference.
-    pub interleaved: bool,
-    /// Parts of the difference between the mean latencies.
-    pub mean: Decomposition,
-    /// The same of the slowest requests, if there are enough.
-    pub tail: Option<TailDifference>,
-    /// Number and price behind the causes of the mean.
-    pub costs: Vec<(super::Cause, Cost)>,
-    /// Events per request.
-    pub counts: Vec<CountChange>,
-    /// Quantile by quantile.
-    pub curve: Vec<CurvePoint>,
-}
-
-/// All platforms against the baseline.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
-    /// Name of the requests.
-    pub request: Untrusted,
-    /// The baseline.
-    pub baseline: Side,
-    /// The others, in their order.
-    pub platforms: Vec<Compared>,
-}
-
-impl Compared {
-    /// The difference that explains the verdict: that of the means if it has the same direction, else that of
-    /// the slowest requests, with their quantile; none if neither has the verdict's direction.
-    pub fn explained(&self) -> Option<(&Decomposition, Option<f64>)> {
-        let goes_its_way = |decomposition: &Decomposition| match self.overall {
-            Overall::Slower => decomposition.difference_ns.value > 0.0,
-            Overall::Faster => decomposition.difference_ns.value < 0.0,
-            Overall::Mixed
-            | Overall::Equivalent
-            | Overall::Negligible
-            | Overall::Inconclusive
-            | Overall::TooFewRuns
-            | Overall::Drift => true,
-        };
-        // A mean that hardly moved does not explain a tail that did.
-        let only_tails = self.judged.iter().any(|judged| judged.verdict.is_difference())
-            && self.judged.iter().all(|judged| judged.metric.is_tail() || !judged.verdict.is_difference());
-        let mean = Some((&self.mean, None)).filter(|(mean, _)| goes_its_way(mean));
-        let tail = self.tail.as_ref().map(|tail| (&tail.decomposition, Some(tail.quantile)));
-        let tail = tail.filter(|(tail, _)| goes_its_way(tail));
-        if only_tails { tail.or(mean) } else { mean.or(tail) }
-    }
-}
-
-impl Platform {
-    fn values(&self, metric: Metric) -> Vec<f64> {
-        self.runs.iter().map(|run| metric.of(&run.requests)).collect()
-    }
-
-    fn digests(&self) -> Vec<&GroupDigest> {
-        self.runs.iter().map(|run| &run.requests).collect()
-    }
-
-    /// Requests of the run that has fewest.
-    pub fn fewest_requests(&self) -> u64 {
-        self.runs.iter().map(|run| run.requests.latencies_ns.len() as u64).min().unwrap_or(0)
-    }
-
-    fn side(&self) -> Side {
-        let counts = || self.runs.iter().map(|run| run.requests.latencies_ns.len() as u64);
-        let drifts: Vec<f64> = self.runs.iter().filter_map(|run| run.requests.drift).collect();
-        let drift = (!drifts.is_empty()).then(|| mean(&drifts).exp() - 1.0);
-        let certain = Difference::from_zero(&drifts)
-            .is_some_and(|difference| drifts.len() >= ENOUGH_RUNS && difference.probability() < CERTAIN);
-        let correlations: Vec<f64> =
-            self.runs.iter().filter_map(|run| run.requests.autocorrelation).collect();
-        Side {
-            label: self.label.clone(),
-            runs: self.runs.len(),
-            emulated: self.runs.iter().filter(|run| run.is_emulated).count(),
-            requests: (counts().min().unwrap_or(0), counts().max().unwrap_or(0)),
-            warmup: self.runs.iter().map(|run| run.requests.warmup).sum(),
-            drift,
-            drifts: certain && drift.is_some_and(|drift| drift.abs() > DRIFT),
-            autocorrelation: (!correlations.is_empty()).then(|| mean(&correlations)),
-        }
-    }
-
-    fn is_sampled(&self) -> bool {
-        let any = |run: &Run| {
-            run.requests
-                .profile
-                .phases
-                .iter()
-                .any(|(_, means)| means.sampled.iter().chain([&means.own_code]).any(|&ns| ns > 0.0))
-        };
-        self.runs.iter().all(any)
-    }
-
-    fn fold(&self) -> Self {
-        let mut folded = self.clone();
-        for run in &mut folded.runs {
-            run.requests.profile.fold();
-            for tail in &mut run.requests.tails {
-                tail.profile.fold();
-            }
-        }
-        folded
-    }
-}
-
-impl Declared {
-    /// The metrics for which both platforms have enough requests, with their margins.
-    pub fn of(&self, first: &Platform, second: &Platform) -> Vec<(Metric, f64)> {
-        let fewest = first.fewest_requests().min(second.fewest_requests());
-        let mut metrics = self.metrics.clone();
-        if self.is_usual {
-            metrics.retain(|(metric, _)| fewest >= metric.requests_needed());
-            let tail = metrics.iter().position(|(metric, _)| metric.is_tail());
-            metrics.truncate(tail.map_or(usize::MAX, |tail| tail + 1));
-        }
-        metrics
-    }
-}
+pub use self::{
+    compared::{Compared, Comparison, CurvePoint, Side, TailDifference},
+    platform::{Declared, Platform, Run},
+};
 
 /// Compares platforms with a baseline. All runs are of the same work and of the same kind of request.
 pub fn compare(baseline: &Platform, platforms: &[Platform], declared: &Declared) -> Comparison {

@@ -1,8 +1,9 @@
 //! Does the comparison find false differences? Halves of one platform, dealt at random, must look alike.
 
 use super::{
-    Declared, Metric, Platform,
+    Metric,
     chance::Chance,
+    platform::{Declared, Platform},
     verdict::{ENOUGH_RUNS, Verdict, decide, measure},
 };
 

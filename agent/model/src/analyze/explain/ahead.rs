@@ -7,11 +7,14 @@ use std::cmp::Reverse;
 
 use crate::phase::Request;
 
-use super::super::{
-    cause::Cause,
-    summary::excesses,
-    tree::{Tree, latency_ns},
-    typical::Typical,
+use super::{
+    super::{
+        cause::Cause,
+        summary::excesses,
+        tree::{Tree, latency_ns},
+        typical::Typical,
+    },
+    case::Ahead,
 };
 use super::{Case, reading::split_of};
 
@@ -19,19 +22,6 @@ use super::{Case, reading::split_of};
 const MOST: usize = 3;
 /// A request ahead whose excess is below the typical latency divided by this is not the reason for waiting.
 const HARDLY_SLOWER: i64 = 10;
-
-/// A request in flight while another one queued.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ahead {
-    /// The number that the program gave it.
-    pub request: u64,
-    /// Part of the wait during which it was in flight, ns.
-    pub ns: u64,
-    /// Its own latency, ns.
-    pub latency_ns: u64,
-    /// The largest part of its excess over the typical request, if it had any.
-    pub cause: Option<Cause>,
-}
 
 /// The requests that each case queued behind.
 pub(super) fn add(cases: &mut [&mut Case], (tree, typical): &(Tree, Typical), request: &Request) {

@@ -18,7 +18,6 @@ use super::{
         tree::{Located, PlaceId, Tree, latency_ns},
         typical::Typical,
     },
-    ahead::Ahead,
     counts::{self, Events, Usual},
     helped::{self, HelperWaits},
     waits::{Culprit, Waits, portions},
@@ -370,4 +369,17 @@ fn sampled(part: &Part, own: &Events, (usual, place): (&Usual, PlaceId)) -> Opti
     let apart = DEVIATIONS * (samples as f64 + typical / usual.requests().max(1) as f64).sqrt();
     let ns = |samples: f64| (samples.max(0.0) * SAMPLE_NS as f64) as u64;
     Some(Sampled { samples, of, typical, low_ns: ns(more - apart), high_ns: ns(more + apart) })
+}
+
+/// A request in flight while another one queued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The number that the program gave it.
+    pub request: u64,
+    /// Part of the wait during which it was in flight, ns.
+    pub ns: u64,
+    /// Its own latency, ns.
+    pub latency_ns: u64,
+    /// The largest part of its excess over the typical request, if it had any.
+    pub cause: Option<Cause>,
 }

@@ -5,7 +5,9 @@
 
 use super::{
     super::{Group, Headline, advice, cause::Cause},
-    By, Case, Explained, waits,
+    By, Case,
+    explained::Explained,
+    waits,
 };
 use guestscope_contract::{Account, metrics::Metric};
 

@@ -9,6 +9,7 @@ mod ahead;
 mod case;
 mod counts;
 mod ending;
+mod explained;
 mod helped;
 mod reading;
 mod tail;
@@ -24,22 +25,18 @@ use crate::untrusted::Untrusted;
 
 use self::reading::Reading;
 use super::{
-    cause::Cause,
-    summary::{SLOWEST, Summary},
+    summary::Summary,
     tally::{ByName, Standing},
 };
 
 pub use self::{
-    ahead::Ahead,
-    case::{Case, CasePhase, Compared, Evidence, Part, Sampled},
+    case::{Ahead, Case, CasePhase, Compared, Evidence, Part, Sampled},
     ending::{Advised, Naming},
+    explained::{Explained, Wanted},
     helped::HelperWaits,
     tail::{Tail, TailCause, TailPart},
     waits::{By, Culprit, LongWait, Waits},
 };
-
-/// Requests of one number that are explained: programs may give one to several.
-const SAME_NUMBER: usize = SLOWEST;
 
 /// Maximum number of thread names kept from waits: names of programs that are not observed occur nowhere
 /// else.
@@ -48,16 +45,6 @@ const NAMES: usize = 4_096;
 /// Kinds of requests, by their total time, for which everything asked for is explained; of the others only
 /// the slowest request. A case with 10,000 phases takes 1 MB.
 const WHOLE: usize = 9;
-
-/// Which requests to explain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// This number of the slowest requests of each name, at most [`SLOWEST`]; only one for names with the
-    /// least total time.
-    Slowest(usize),
-    /// Requests with this number of the program's, the first ones of each kind.
-    Number(u64),
-}
 
 /// Range of the requests' own numbers, so that a mistyped one can be corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,15 +64,6 @@ pub enum NotCounted {
     Unfinished,
     /// Its accounts do not add up.
     Damaged,
-}
-
-/// Explanation of one kind of requests.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Explained {
-    /// Requests asked for, slowest first.
-    pub cases: Vec<Case>,
-    /// The tails above the 90th percentile and, with 100 requests, above the 99th.
-    pub tails: Vec<Tail>,
 }
 
 /// A thread by its name.
@@ -255,19 +233,6 @@ impl Explanation {
     /// Whether any request asked for is there.
     pub fn has_cases(&self) -> bool {
         self.groups.iter().any(|group| !group.cases.is_empty())
-    }
-}
-
-impl Explained {
-    /// The cause that makes most of the excess above the 90th percentile.
-    pub fn leading(&self) -> Option<(&Tail, &TailCause)> {
-        let tail = self.tails.first()?;
-        tail.causes.first().filter(|cause| cause.excess_ns > 0).map(|cause| (tail, cause))
-    }
-
-    /// Number of explained requests with this main cause.
-    pub fn dominated_by(&self, cause: Cause) -> usize {
-        self.cases.iter().filter(|case| case.dominant() == Some(cause)).count()
     }
 }
 

@@ -16,9 +16,9 @@ use super::{
         tree::{Leaves, Located, PlaceId, Tree, latency_ns},
         typical::Typical,
     },
-    Explained, SAME_NUMBER, Wanted,
     case::Case,
     counts::{self, Usual},
+    explained::{Explained, SAME_NUMBER, Wanted},
     tail::TailTally,
 };
 

@@ -16,7 +16,10 @@ use super::{
     },
     *,
 };
-use crate::phase::{Blame, Ending, ThreadId, WaitedIo};
+use crate::{
+    analyze::Cause,
+    phase::{Blame, Ending, ThreadId, WaitedIo},
+};
 
 fn explain(requests: &[Request], wanted: Wanted) -> Explanation {
     Explanation::new(|| requests.iter().cloned(), wanted)

@@ -1,0 +1,42 @@
+//! What is explained, as plain data: which requests were asked for, and what is said about each kind.
+
+use super::{
+    case::Case,
+    tail::{Tail, TailCause},
+};
+use crate::analyze::{cause::Cause, tally::SLOWEST};
+
+/// Requests of one number that are explained: programs may give one to several.
+pub(super) const SAME_NUMBER: usize = SLOWEST;
+
+/// Which requests to explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// This number of the slowest requests of each name, at most [`SLOWEST`]; only one for names with the
+    /// least total time.
+    Slowest(usize),
+    /// Requests with this number of the program's, the first ones of each kind.
+    Number(u64),
+}
+
+/// Explanation of one kind of requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Explained {
+    /// Requests asked for, slowest first.
+    pub cases: Vec<Case>,
+    /// The tails above the 90th percentile and, with 100 requests, above the 99th.
+    pub tails: Vec<Tail>,
+}
+
+impl Explained {
+    /// The cause that makes most of the excess above the 90th percentile.
+    pub fn leading(&self) -> Option<(&Tail, &TailCause)> {
+        let tail = self.tails.first()?;
+        tail.causes.first().filter(|cause| cause.excess_ns > 0).map(|cause| (tail, cause))
+    }
+
+    /// Number of explained requests with this main cause.
+    pub fn dominated_by(&self, cause: Cause) -> usize {
+        self.cases.iter().filter(|case| case.dominant() == Some(cause)).count()
+    }
+}

@@ -1,0 +1,54 @@
+//! A slow request, as plain data: its latency, and what it is more than the typical one's.
+
+use super::cause::Cause;
+use crate::{phase::Wait, untrusted::Untrusted};
+
+/// A part of an excess.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excess {
+    /// The phase whose own time it is: names from under the request, or [`super::OUTSIDE`].
+    pub path: Vec<Untrusted>,
+    /// The cause.
+    pub cause: Cause,
+    /// More than in a typical request, ns; negative if less.
+    pub excess_ns: i64,
+}
+
+/// One of the slowest requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// The `id` of its outermost phase.
+    pub id: u64,
+    /// The number that the program gave it.
+    pub request: u64,
+    /// ID of its trace.
+    pub trace_id: [u8; 16],
+    /// CLOCK_MONOTONIC, ns.
+    pub start_ns: u64,
+    /// Minor faults of its thread.
+    pub fault_minor: u64,
+    /// Queue and duration, ns.
+    pub latency_ns: u64,
+    /// More than the typical request, ns: the sum over `parts`, exactly.
+    pub excess_ns: i64,
+    /// Parts that are not zero, largest first.
+    pub parts: Vec<Excess>,
+    /// The longest wait inside it, once [`Summary::add_waits`] has seen it.
+    pub longest_wait: Option<Wait>,
+}
+
+impl Slow {
+    /// The part of the excess that one cause explains, over all phases, ns.
+    pub fn excess_by(&self, cause: Cause) -> i64 {
+        self.parts.iter().filter(|part| part.cause == cause).map(|part| part.excess_ns).sum()
+    }
+
+    /// The cause that makes at least half of the excess, if there is one.
+    pub fn dominant(&self) -> Option<Cause> {
+        let (excess, cause) =
+            Cause::all().map(|cause| (self.excess_by(cause), cause)).max_by_key(|&(excess, cause)| {
+                (excess, std::cmp::Reverse(cause)) // among equals the first account
+            })?;
+        (excess > 0 && i128::from(excess) * 2 >= i128::from(self.excess_ns)).then_some(cause)
+    }
+}
