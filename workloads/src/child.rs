@@ -219,9 +219,9 @@ mod tests {
         assert_eq!(how(ExitStatus::from_raw(status), said), expected);
     }
 
-    /// Ten lines a second for days, and the error behind them is still there.
+    /// A job may write ten progress lines a second for days; the error that follows them is still kept.
     #[test]
-    fn how_far_it_is_is_heard_and_not_kept() {
+    fn progress_lines_are_passed_on_and_not_kept() {
         let steps: Vec<String> = (1..=10_000).map(|step| format!("steps done: {step}\n")).collect();
         let said = format!("started\n{}error: no room\n", steps.concat());
         let (sender, lines) = channel();

@@ -131,7 +131,7 @@ impl Cli {
         })
     }
 
-    /// Does what the command line says.
+    /// Runs the command.
     pub fn run(self) -> Result<(), Error> {
         match self.command {
             Command::List { json: true } => print(&(to_json(&catalog::rows()) + "\n")),
@@ -158,7 +158,7 @@ impl Cli {
 }
 
 impl LoopOptions {
-    /// What only libtorch heeds is refused before anything starts.
+    /// Refuses, before anything starts, options that only libtorch uses.
     fn refuse_torch(&self) -> Result<(), Error> {
         let TorchOptions { device, interop_threads } = &self.load.torch;
         let useless = [("--device", device.is_some()), ("--interop-threads", interop_threads.is_some())];
@@ -237,7 +237,7 @@ fn run_train(options: &TrainOptions) -> Result<(), Error> {
     }
 }
 
-/// Sets up what a workload runs on. What is to run beside it is looked at before anything starts.
+/// Sets up what a workload runs on. The command of a second job is checked before anything starts.
 fn platform(
     machine: &MachineOptions,
     torch: Option<&TorchOptions>,
@@ -256,7 +256,7 @@ fn platform(
     })
 }
 
-/// Prints a result, and describes it to guestscope where that asked; then ends what ran beside it.
+/// Prints the result, writes its description if guestscope asked for one, then ends the second job.
 fn tell(
     output: OutputOptions,
     text: String,
@@ -281,7 +281,7 @@ fn warn(warnings: impl IntoIterator<Item = String>) {
     }
 }
 
-/// A workload, and what was asked of the machine for it.
+/// The description for guestscope's manifest: the workload, and the platform options that the user gave.
 #[derive(Serialize)]
 struct Described<'a, T> {
     #[serde(flatten)]
@@ -305,9 +305,9 @@ fn run_h2o(command: &H2oCommand) -> Result<(), Error> {
     tell(command.output(), report.text, report.json, &report.identity, platform)
 }
 
-/// Runs it and writes its results, the description first: the reader of the rest may have gone away, or its
-/// disk be full. `threads` is the number that the user chose; `run` makes its settings, which depend on the
-/// CPUs that are left.
+/// Runs the workload and writes its results, the description first: the reader of standard output may be
+/// gone, or its disk full. `threads` is the number that the user chose; `run` makes its settings, which
+/// depend on the CPUs that are left.
 fn finish_on(
     threads: Option<u32>,
     run: impl FnOnce() -> Result<Report, Error>,
@@ -322,7 +322,7 @@ fn finish_on(
     let described = report.write_workload_file(file.as_deref(), &platform.asked);
     warn(report.warning());
     let kept = load.histogram.as_deref().map_or(Ok(()), |path| report.latencies().write(path));
-    // What could not be written is no reason to lose the rest.
+    // The rest is written even if this fails.
     print(&output.choose(|| report.text(), || report.json()))?;
     described?;
     kept?;

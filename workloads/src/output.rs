@@ -14,7 +14,7 @@ pub fn say(line: impl Display) {
     let _ = stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// What the command line says of it.
+/// Options for the form of the output.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct OutputOptions {
     /// Print one line of JSON instead of text, as is done wherever standard output is no terminal

@@ -22,14 +22,15 @@ use crate::{
     started,
 };
 
-/// How long the job beside may take to end when it is asked to.
+/// Time that the second job has to end once it is asked to, seconds.
 const PARTING_S: u64 = 10;
-/// How long its first step may take to begin: making AlexNet's parameters takes seconds on a busy machine.
+/// Time until its first step must begin, seconds: making AlexNet's parameters takes seconds on a busy
+/// machine.
 const BEGIN_S: u64 = 120;
-/// What the job beside is called in messages.
+/// Name of the second job in messages.
 const BESIDE: &str = "the job beside";
 
-/// Where tensors live.
+/// Device of all tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     #[default]
@@ -40,7 +41,7 @@ pub enum Device {
     Auto,
 }
 
-/// It is no such device.
+/// Error: the text names no device.
 #[derive(Debug, thiserror::Error)]
 #[error("a device is cpu, cuda, cuda:N or auto")]
 pub struct NoDevice;
@@ -93,34 +94,34 @@ pub struct MachineOptions {
     pub beside: Option<String>,
 }
 
-/// What was asked for, where anything was, and what it became: for guestscope's manifest.
+/// The platform options that the user gave, and their effect, for guestscope's manifest.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Asked {
-    /// What it became: `auto` tells no two runs apart.
+    /// The device in use: `auto` would not tell two runs apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interop_threads: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pin: Option<String>,
-    /// The CPUs that this became.
+    /// The CPUs that the process was pinned to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pinned_cpus: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     beside: Option<String>,
 }
 
-/// What has been set up for a workload, and ends with it.
+/// A workload's platform, with its second job, which is killed when this is dropped.
 #[derive(Debug, Default)]
 pub struct Platform {
-    /// For the manifest.
+    /// Options and their effect, for the manifest.
     pub asked: Asked,
     beside: Option<Child>,
 }
 
 impl Platform {
-    /// Starts the job beside, waits for its first step, then pins this process. `threads` is the number that
-    /// the user chose; `check` says what is wrong with the words of a command.
+    /// Starts the second job, waits for its first step, then pins this process. `threads` is the number that
+    /// the user chose; `check` gives what is wrong with the words of a command.
     pub fn new(
         machine: &MachineOptions,
         torch: Option<&TorchOptions>,
@@ -132,7 +133,7 @@ impl Platform {
             let wrong = |reason| Error::Beside { command: command.clone(), reason };
             let words = words(command).ok_or_else(|| wrong("a quotation mark is never closed".to_owned()))?;
             check(&words).map_err(wrong)?;
-            // Before this process is pinned: it would inherit that.
+            // Before this process is pinned, since a child inherits the affinity.
             platform.beside = Some(start(&words)?);
             platform.asked.beside = Some(command.clone());
         }
@@ -148,8 +149,7 @@ impl Platform {
         Ok(platform)
     }
 
-    /// Ends the job beside. An error where it had failed before; what to tell where it was only done too
-    /// early.
+    /// Ends the second job. Fails if that had failed; gives a warning if it was done before this one.
     pub fn end(self) -> Result<Option<String>, Error> {
         let Some(mut beside) = self.beside else { return Ok(None) };
         match beside.look()? {
@@ -162,7 +162,7 @@ impl Platform {
     }
 }
 
-/// Starts it, and waits until its first step begins. One that ends before that is an error.
+/// Starts the second job, and waits until its first step begins. If it ends before that, this is an error.
 fn start(words: &[OsString]) -> Result<Child, ChildError> {
     let begin = Instant::now();
     let (lines, heard) = channel();
@@ -185,7 +185,7 @@ fn start(words: &[OsString]) -> Result<Child, ChildError> {
     }
 }
 
-/// Asks it to end; what is left then is killed when it is dropped.
+/// Asks the second job to end. If it does not in time, it is killed when it is dropped.
 fn stop(beside: &mut Child) -> Result<Option<String>, ChildError> {
     let start = Instant::now();
     beside.ask_to_end();
@@ -195,7 +195,7 @@ fn stop(beside: &mut Child) -> Result<Option<String>, ChildError> {
     Ok(None)
 }
 
-/// Yields the device that the one that was asked for became, if one was.
+/// Sets libtorch up. Gives the device in use, if the user chose one.
 #[cfg(feature = "torch")]
 fn set_up(torch: &TorchOptions) -> Result<Option<Device>, Error> {
     use crate::{libtorch, memory};
@@ -206,7 +206,7 @@ fn set_up(torch: &TorchOptions) -> Result<Option<Device>, Error> {
         tch::Device::Cuda(number) => Device::Cuda(number),
         tch::Device::Cpu | tch::Device::Mps | tch::Device::Vulkan => Device::Cpu,
     };
-    // A driver of graphics processors maps more than it ever uses.
+    // Only on a CPU: the driver of a graphics processor maps more memory than it ever uses.
     if became == Device::Cpu {
         memory::refuse_more_than_available();
     }
@@ -219,8 +219,8 @@ fn set_up(torch: &TorchOptions) -> Result<Option<Device>, Error> {
     Ok(torch.device)
 }
 
-/// Words of a command line; quotation marks hold those together that have blanks in them. None where one is
-/// never closed.
+/// Splits a command line into words; quotation marks hold words with blanks together. None if a quotation
+/// mark is never closed.
 pub fn words(text: &str) -> Option<Vec<OsString>> {
     let (mut all, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in text.chars() {

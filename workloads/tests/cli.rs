@@ -8,7 +8,7 @@ use rstest::rstest;
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_guestscope-workloads"))
         .args(arguments)
-        // Help is wrapped at this many columns without a terminal.
+        // Without a terminal, help is wrapped at this width.
         .env_remove("COLUMNS")
         .output()
         .expect("cargo built the binary for this test")

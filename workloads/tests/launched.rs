@@ -144,7 +144,7 @@ fn a_server_of_other_work_has_other_hashes(#[case] sizes: [&str; 3], #[case] mor
     assert_eq!(other[1].is_null(), more.contains(&"--asynchronous"));
 }
 
-/// Processes that any thread of a process has started, by the kernel's own lists of them.
+/// Processes that any thread of the process has started, by the kernel's lists.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

@@ -120,7 +120,7 @@ fn a_peak_lies_between_two_rates_that_were_tried() {
     assert!(qps.as_f64().unwrap() < 1500.0, "{qps}");
 }
 
-/// As on a full disk: whatever can still be reported is reported.
+/// As on a full disk: everything else is still reported.
 #[test]
 fn a_file_that_cannot_be_written_takes_no_result_with_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -185,7 +185,7 @@ def recording():
 
 
 def triangles():
-    """Slaney's, from the definition: interpolation between edges that are even in mel."""
+    """Slaney's filters, from the definition: interpolation between edges that are even in mel."""
 
     def hertz(mel):
         return numpy.where(mel < 15, mel * 200 / 3, 1000 * numpy.exp((mel - 15) * numpy.log(6.4) / 27))
@@ -215,7 +215,7 @@ def features(_):
     return log_mel()[[0, 5, 33]][:, [0, 40, 79, 80, 159, 160, 239]].flatten()
 
 
-# Of src/infer/rnnt.rs.
+# As in src/infer/rnnt.rs.
 BLANK_BIAS = 1.0
 
 

@@ -35,7 +35,7 @@ def fill(model):
 
 
 def images(count, side):
-    """No two of them alike."""
+    """Images that all differ."""
     i, c, y, x = numpy.indices((count, 3, side, side))
     return torch.from_numpy((((c * 7 + y * 3 + x * 5 + i * x) % 11).astype(numpy.float32) / 5 - 1))
 

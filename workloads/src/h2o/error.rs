@@ -49,8 +49,8 @@ pub enum H2oError {
     Signals(#[from] StallError),
 }
 
-/// An error if a signal has come after so many steps. Without an earlier `generate`, which cleans up after
-/// one, a signal ends the process at once.
+/// An error if a signal has arrived, after so many steps. Before the first `generate`, which cleans up after
+/// a signal, a signal ends the process at once.
 pub fn go_on(steps: u64) -> Result<(), H2oError> {
     if interrupt::stopped() {
         return Err(H2oError::Interrupted { what: "steps", count: steps });

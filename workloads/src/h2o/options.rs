@@ -20,7 +20,7 @@ Examples:
   guestscope-workloads h2o parse --cold /data/flights.csv
   sudo guestscope run -- guestscope-workloads h2o parse --rows 1000000";
 
-/// What only this result has.
+/// Help of `--json` for `glm`: only its JSON has more than the text, the coefficients.
 const GLM_JSON: &str = "Print one line of JSON instead of text, with all coefficients, as is done wherever standard output is no \
                         terminal";
 
@@ -165,7 +165,7 @@ fn not_negative(text: &str) -> Result<f64, String> {
 }
 
 impl H2oCommand {
-    /// CPUs and the job beside.
+    /// Options for the CPUs and a second job.
     pub fn machine(&self) -> &MachineOptions {
         match self {
             Self::Generate(options) => &options.machine,
@@ -193,7 +193,7 @@ impl H2oCommand {
         }
     }
 
-    /// Does it. `threads` is how many this process may use, `progress` whether a bar may be drawn.
+    /// Runs the workload. `threads` is how many this process may use, `progress` whether a bar may be drawn.
     pub fn run(&self, threads: u32, progress: bool) -> Result<Report, H2oError> {
         match self {
             Self::Generate(GenerateOptions { file, rows, seed, smoke, .. }) => {

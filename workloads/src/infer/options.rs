@@ -15,7 +15,7 @@ use crate::{
     output::OutputOptions,
 };
 
-/// What pictures have in place of other inputs, and the only model that is always whole.
+/// Help for options of `infer ic`: its inputs are pictures, and `--scale` makes those smaller, not the model.
 pub const IC_DATA: &str = "Take the *.jpg and *.jpeg files of this folder, sorted by name, instead of generated pictures; \
                            those that cannot be used are left out";
 pub const IC_SCALE: &str =
@@ -69,7 +69,7 @@ A sample is a recording: a WAV file of one channel of 16-bit numbers at 16 kHz, 
 own names: encoder.pre_rnn.lstm.weight_ih_l0, ..., prediction.embed.weight, ..., joint_net.3.bias.
 Seeded weights are drawn so that most steps yield no symbol, as in speech.";
 
-/// What is typed.
+/// Options of workloads that run a model.
 #[derive(Debug, Args)]
 pub struct ModelOptions {
     /// Threads of libtorch inside one operator [default: as many as this process may use]
@@ -103,7 +103,7 @@ pub struct ModelOptions {
     pub load: LoadOptions,
 }
 
-/// What is typed where requests are texts.
+/// Options of a workload whose requests are texts.
 #[derive(Debug, Args)]
 pub struct TextOptions {
     /// Cut the words of --data by this vocabulary of one token a line, instead of one that the seed decides
@@ -114,7 +114,7 @@ pub struct TextOptions {
 }
 
 impl ModelOptions {
-    /// `threads` where nobody says how many; `progress` says whether a bar may be drawn.
+    /// The settings. `threads` is the default number of threads; `progress` says whether a bar may be drawn.
     pub fn settings(&self, task: Task, threads: u32, progress: bool) -> Result<Settings, Error> {
         let (requests, warmup) = if self.smoke { (3, 1) } else { (1000, 10) };
         Ok(Settings {
@@ -132,7 +132,8 @@ impl ModelOptions {
     }
 }
 
-/// How many inputs are made where it only shall be seen whether it runs.
+/// Generated inputs with --smoke.
 const SMOKE_INPUTS: u32 = 4;
-/// Their names are listed, and each is looked for before the run: more than any set of MLPerf has.
+/// Limit of --inputs: the names of all inputs are listed, and looked for before the run. No set of MLPerf is
+/// as large.
 const MOST_INPUTS: i64 = 1_000_000;

@@ -1,4 +1,4 @@
-//! Errors in how requests shall arrive, each with the hint at what to do next.
+//! Errors in the settings of the load, each with the hint at what to do next.
 
 use std::{io, path::PathBuf};
 

@@ -1,5 +1,5 @@
-//! The command line of the load: names, defaults, help. Yields a plan, or says what does not go together. It
-//! starts nothing.
+//! The command line of the load: names, defaults, help. Yields a plan, or an error for options that exclude
+//! each other. It starts nothing.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -14,7 +14,7 @@ use crate::{
 /// LoadGen's bound for Server where none is set: 100 ms.
 const TARGET_LATENCY_NS: u64 = 100_000_000;
 
-/// What is typed.
+/// Options of the load.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Load, as in MLPerf's LoadGen")]
 pub struct LoadOptions {
@@ -51,15 +51,15 @@ pub struct LoadOptions {
     /// Write an HDR histogram of the latencies: percentiles as text if FILE ends in .hgrm, else V2
     #[arg(long, value_name = "FILE")]
     pub histogram: Option<PathBuf>,
-    /// Where libtorch computes.
+    /// Device and threads of libtorch.
     #[command(flatten)]
     pub torch: TorchOptions,
-    /// On which CPUs, beside what.
+    /// CPUs, and a second job.
     #[command(flatten)]
     pub machine: MachineOptions,
 }
 
-/// What a workload measures where nobody says.
+/// A workload's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     pub requests: u64,
@@ -137,7 +137,7 @@ pub struct Time {
     pub ns: u64,
 }
 
-/// It is no such time.
+/// Error: the text is no time between these bounds.
 #[derive(Debug, thiserror::Error)]
 #[error("a time is like 60s, 15ms or 1.5s, from 1us to 2592000s")]
 pub struct NotATime;

@@ -1,4 +1,4 @@
-//! What a kind of fault is, and what it is told.
+//! The description of a kind of fault, and the settings that it gets.
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
@@ -14,7 +14,7 @@ pub struct Kind {
     pub what: &'static str,
     /// Requirements on the machine and its operator, for people.
     pub needs: &'static str,
-    /// What its size is, between which bounds, and without --size.
+    /// Unit of its size, with bounds and default.
     pub unit: Unit,
     pub range: RangeInclusive<u64>,
     pub default: u64,
@@ -28,14 +28,14 @@ pub struct Kind {
 pub struct Setup {
     /// The CPUs that this process may use, at least one.
     pub cpus: Vec<usize>,
-    /// The one of them on which the requests begin, where they are bound.
+    /// The CPU on which bound requests begin.
     pub cpu: usize,
     pub seed: u64,
     /// The work of one request.
     pub work: Work,
     /// The largest size of this fault that the schedule can ask for.
     pub largest: u64,
-    /// Where files go.
+    /// Folder for files.
     pub folder: PathBuf,
     pub wait: Wait,
     pub peer: Peer,

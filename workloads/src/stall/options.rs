@@ -27,7 +27,7 @@ One request of every N is hit, in its phase `work`. A line of the log is one inj
 start_ns is on CLOCK_MONOTONIC, ns (and count) what the injector measured. The last three are
 what the kernel's books say of the requests' thread meanwhile: elapsed, on a CPU, waiting for one.";
 
-/// What is typed.
+/// Options of `stall`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StallOptions {

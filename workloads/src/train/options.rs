@@ -36,7 +36,7 @@ Ten steps for warm-up and a hundred measured ones, as in the studies. A step is 
 phases data, forward, backward and optimizer; that of a worker with a parameter server has pull,
 data, forward, backward and push.";
 
-/// What is typed.
+/// Options of `train`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TrainOptions {
@@ -76,19 +76,19 @@ pub struct TrainOptions {
     /// Only check that it runs: two steps of two images
     #[arg(long)]
     smoke: bool,
-    /// Which part of a job of several processes this is.
+    /// The part that this process takes in a job of several.
     #[command(flatten)]
     pub peers: PeerOptions,
-    /// Where libtorch computes.
+    /// Device and threads of libtorch.
     #[command(flatten)]
     pub torch: TorchOptions,
-    /// On which CPUs, beside what.
+    /// CPUs, and a second job.
     #[command(flatten)]
     pub machine: MachineOptions,
 }
 
 impl TrainOptions {
-    /// What this process is to do. What another part decides is refused.
+    /// The part of a job that this process takes. Refuses options that another part decides.
     ///
     /// # Errors
     ///

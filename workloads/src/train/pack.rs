@@ -44,7 +44,7 @@ Examples:
   guestscope-workloads shards --output shards --data ~/imagenet/train --format tar --per-shard 5000
   guestscope-workloads train resnet50 --data shards --drop-caches";
 
-/// What is typed.
+/// Options of `shards`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PackOptions {
@@ -70,7 +70,7 @@ pub struct PackOptions {
     pub output: OutputOptions,
 }
 
-/// What was packed.
+/// The shards that were written.
 #[derive(Debug, Serialize)]
 pub struct Packed {
     /// Files that were written.
@@ -83,7 +83,7 @@ pub struct Packed {
     pub left_out: Vec<LeftOut>,
 }
 
-/// Where pictures come from.
+/// Source of the pictures.
 enum Source {
     Folder(folder::Pictures),
     Generated { photographer: Photographer, count: u32 },
@@ -125,7 +125,7 @@ impl Source {
     }
 }
 
-/// Packs them.
+/// Packs the pictures into shards.
 pub fn run(options: &PackOptions, progress: bool) -> Result<Packed, Error> {
     let source = match (&options.data, options.generate) {
         // Classes of the model with the most classes.
@@ -181,7 +181,7 @@ fn pack(
     bar: Option<&ProgressBar>,
 ) -> Result<(), Error> {
     let unable = |source| unwritable(path, source);
-    // No name that what reads shards would take for one.
+    // A name that no reader of shards takes for a shard.
     let partial = options.shards_folder.join(partial::name(OsStr::new("shard")));
     let mut to = BufWriter::new(Partial::create(partial).map_err(unable)?);
     for place in places {
@@ -227,7 +227,7 @@ fn finish(mut to: BufWriter<Partial>, format: Format, path: &Path) -> io::Result
 }
 
 impl Packed {
-    /// For people.
+    /// Report for people.
     pub fn text(&self) -> String {
         let Self { shards, pictures, bytes, left_out } = self;
         let mb = *bytes as f64 / 1e6;
@@ -239,7 +239,7 @@ impl Packed {
         text
     }
 
-    /// For machines: one line.
+    /// Report for machines: one line of JSON.
     pub fn json(&self) -> String {
         to_json(self)
     }

@@ -1,7 +1,6 @@
 //! Pictures in shards: TFRecord files as TensorFlow keeps ImageNet in, or tar files as WebDataset does.
-//! Yields a store. Opening looks at where records begin and how long they are; what is in them is looked at
-//! when it is read. What is damaged is left out and named: behind a wrong length the rest of its file, else
-//! one record.
+//! Yields a store. Opening finds where records begin and how long they are; their content is checked when it
+//! is read. Damage is left out and named: after a wrong length the rest of the file, else one record.
 
 use std::{
     fs::{self, File},
@@ -24,7 +23,7 @@ use crate::{
     error::Error,
 };
 
-/// What a shard is written in.
+/// Format of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// TensorFlow's format: records with checksums
@@ -59,18 +58,18 @@ impl Format {
     }
 }
 
-/// One file of them.
+/// One shard.
 #[derive(Debug)]
 struct Shard {
     path: PathBuf,
     file: File,
 }
 
-/// One picture in it.
+/// A picture in a shard.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     shard: u32,
-    /// In its shard, from 0.
+    /// Its number in the shard, from 0.
     number: u32,
     at: u64,
     bytes: u64,
@@ -94,7 +93,7 @@ struct Findings {
     skipped: Skipped,
 }
 
-/// Opens a shard, or all those directly in a folder, sorted by name. None where there is none.
+/// Opens a shard, or all shards directly in a folder, sorted by name. None if there is no shard.
 pub fn open(path: &Path, model: &Model) -> Result<Option<Opened>, Error> {
     let paths = if path.is_file() { vec![path.to_owned()] } else { listed(path)? };
     let Some(format) = paths.first().and_then(|path| Format::of(path)) else { return Ok(None) };
@@ -170,11 +169,11 @@ struct Sample {
 }
 
 impl Findings {
-    /// Adds the picture that a sample is, or why it is none; how many pictures that makes.
+    /// Adds the picture of a sample, or the reason why it has none; returns how many pictures that makes.
     fn add(&mut self, sample: &Sample, shard: u32, number: u32, path: &Path) -> u32 {
         let Some(Entry { name, at, bytes, .. }) = &sample.picture else { return 0 };
         let reason = match sample.label {
-            // Whatever a header says would be asked of memory when the picture is read.
+            // Reading the picture would allocate whatever the header says.
             _ if *bytes > MOST_RECORD_BYTES => {
                 format!("its {bytes} bytes are more than the {MOST_RECORD_BYTES} that a picture may have")
             }
@@ -222,14 +221,14 @@ fn entries(file: &File, size: u64, shard: u32, path: &Path, found: &mut Findings
     }
 }
 
-/// What something inside a shard is called.
+/// Name of something inside a shard, for messages.
 fn inside(path: &Path, what: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(", {what}"));
     name.into()
 }
 
-/// A file's key, its name up to the first dot, and what is behind that.
+/// A file's key (its name up to the first dot), and the rest of its name.
 fn of_name(name: &str) -> (&str, &str) {
     let start = name.rfind('/').map_or(0, |slash| slash + 1);
     match name[start..].find('.') {
@@ -245,7 +244,7 @@ fn class_at(file: &File, entry: &Entry) -> Option<i64> {
 }
 
 impl Shards {
-    /// With a class that the model has, or why it has none.
+    /// The picture with a class number of this model, or the reason why the model has no such class.
     fn classified(&self, picture: Picture) -> Result<Picture, String> {
         // TensorFlow's ImageNet counts its thousand classes from 1.
         let label = if picture.label == self.classes { 0 } else { picture.label };
@@ -266,7 +265,7 @@ impl Store for Shards {
         let Shard { path, file } = &self.files[shard as usize];
         let picture = match self.format {
             Format::TfRecord => tfrecord::content_at(file, at, bytes).and_then(Picture::of_example),
-            // No more than `MOST_RECORD_BYTES`: opening saw to that.
+            // At most `MOST_RECORD_BYTES`: opening has checked it.
             Format::Tar => {
                 tfrecord::bytes_at(file, at, bytes).map(|jpeg| Picture { jpeg: jpeg.into(), label })
             }

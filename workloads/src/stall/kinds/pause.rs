@@ -1,9 +1,10 @@
-//! `pause`: the whole machine is stopped for SIZE while the request computes. Charged to that: `cpu`.
+//! `pause`: the whole machine is stopped for SIZE while the request computes. Charged to `cpu`, its account
+//! meanwhile.
 //!
 //! A program cannot stop its own machine. It asks a stopper outside, over the line that GUESTSCOPE_STOPPER
 //! names (a serial port of the guest): `stop NS` goes out, `stopped NS` comes back when the machine runs
-//! again. `ns` is the stopper's measurement by its own clock, no clock in here. The request computes from the
-//! question to the answer, so it is longer than the pause by the way of both.
+//! again. `ns` is the stopper's measurement by its own clock, none of this machine. The request computes from
+//! the question to the answer, so it is longer than the pause by the time that both messages take.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,5 +1,6 @@
-//! A worker's heartbeat thread: tells the server that the worker lives, also in a long step, and hears
-//! whether the server does. Yields the server's welcome, later why the job is over. It moves no parameters.
+//! A worker's heartbeat thread: it tells the server that the worker lives, also during a long step, and
+//! notices when the server does not. Yields the server's welcome, later why the job is over. It moves no
+//! parameters.
 
 use std::{
     sync::mpsc,
@@ -20,7 +21,8 @@ use super::{
     messages::{Join, Leave, Presence, Welcome, Word},
 };
 
-/// Time between words: a quarter of a server's shortest limit, so that a late word is not taken for silence.
+/// Time between heartbeats: a quarter of a server's shortest limit, so that a late one is not taken for
+/// silence.
 const WORD_EVERY: Duration = Duration::from_millis(250);
 
 /// Reason why the server does not go on.
@@ -118,7 +120,7 @@ impl Attendance {
     }
 }
 
-/// The stream of words and the stream of answers.
+/// The stream of heartbeats and the stream of answers.
 struct Present {
     words: channel::Sender<Word>,
     answers: Streaming<Presence>,

@@ -1,5 +1,5 @@
 //! The options of a job of several processes: names, defaults, help. Yields the part that this process takes,
-//! or says what does not go together.
+//! or an error for options that exclude each other.
 
 use std::{ffi::OsString, str::FromStr, time::Duration};
 
@@ -14,7 +14,7 @@ const WORKER_LIMIT: Duration = Duration::from_mins(10);
 /// Where the server of a job that is all on this machine listens, on a port of the kernel's choice.
 const HERE: &str = "127.0.0.1:0";
 
-/// When an option has no meaning that the server heeds for all.
+/// Reason to refuse an option that the server decides for all workers.
 pub const OF_SERVER: &str = "with --role worker: the server says it";
 
 /// Which part of a job this process is.
@@ -26,7 +26,7 @@ pub enum Role {
     Worker,
 }
 
-/// What is typed.
+/// Options of a job of several processes.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Several processes")]
 pub struct PeerOptions {
@@ -78,7 +78,7 @@ impl FromStr for Through {
     }
 }
 
-/// What this process does.
+/// The part of a job that this process takes.
 #[derive(Clone, Debug)]
 pub enum Way {
     /// All of it, without a parameter server.
@@ -95,7 +95,7 @@ impl PeerOptions {
         self.tell_steps
     }
 
-    /// What this process is to do.
+    /// The part of a job that this process takes.
     pub fn way(&self) -> Result<Way, DistributedError> {
         let Self { role, workers, asynchronous, listen, through, server, rank, .. } = self;
         let Self { peer_timeout, worker_timeout, tell_steps, .. } = self;
@@ -161,7 +161,7 @@ pub fn refuse(when: &'static str, given: &[(&'static str, bool)]) -> Result<(), 
     }
 }
 
-/// What was typed, else `usual`.
+/// The duration that the user gave, else `usual`.
 fn limit(option: &'static str, typed: Option<Time>, usual: Duration) -> Result<Duration, DistributedError> {
     let limit = typed.map_or(usual, |time| Duration::from_nanos(time.ns));
     if limit < Duration::from_secs(1) { Err(DistributedError::Limit(option)) } else { Ok(limit) }
