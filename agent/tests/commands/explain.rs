@@ -1,5 +1,5 @@
-//! `guestscope explain`: folders that are none, are damaged, are of a later format, are being written, are
-//! empty; requests that are not there.
+//! `guestscope explain` of folders that are no run folder, damaged, of a later format, still being written,
+//! or empty, and of requests that do not exist.
 
 use std::{fs, path::Path, process::Command};
 
@@ -100,7 +100,7 @@ fn a_run_that_goes_on_or_was_cut_off() {
     assert!(text.starts_with("40 requests"), "{text}");
     assert!(text.contains("\nopen          the run is still being written, or was cut off"), "{text}");
     assert!(text.contains("1 wait of 30.0 ms ended by thread 4711"), "{text}");
-    // What comes later is there the next time.
+    // Requests that are written later are found by the next call.
     usual(60)[40..].iter().for_each(|request| folder.append_request(request));
     folder.flush();
     assert!(explain(&path, &[], 0).starts_with("60 requests"));

@@ -45,7 +45,7 @@ fn requests_are_traces_with_their_waits_and_their_final_verdicts() {
     let cause = |span: &&&(String, String, BTreeMap<String, Value>)| {
         span.2.get("guestscope.cause").is_some_and(|cause| cause["stringValue"] == "lock")
     };
-    // Also the first ones, of which a live export knows nothing yet.
+    // The first requests have their causes, too, which a live export does not know yet.
     assert_eq!(of("ic").iter().filter(cause).count(), 40);
 }
 
@@ -80,7 +80,7 @@ fn a_trace_for_perfetto_has_a_slice_for_each_phase_and_wait() {
     // The first field of a trace is a packet.
     assert_eq!(bytes[0], 0x0a);
     let count = |text: &[u8]| bytes.windows(text.len()).filter(|found| *found == text).count();
-    // Three requests waited for a lock: once each, for which there is a slice, and that is their cause.
+    // Three requests waited for a lock: one slice for the wait of each, and one cause of each.
     assert_eq!((count(b"time.lock_ns"), count(b"blocked_ns"), count(b"cause")), (3, 3, 3));
     let piped = agent("export", &folder, &["--to", "perfetto"]);
     assert_eq!(piped.stdout, bytes);

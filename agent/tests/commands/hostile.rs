@@ -1,4 +1,4 @@
-//! A folder whose every text gives orders to a terminal, through every command: none of them reaches a
+//! A folder whose texts all contain terminal control sequences, through every command: none of them reaches a
 //! reader.
 
 use std::{
@@ -18,14 +18,15 @@ use tempfile::TempDir;
 
 use super::{START, agent, request, wait};
 
-/// A title, a cleared screen, C1, DEL, other directions, no width, tags, lines that pretend to be ours.
+/// A terminal title, clear screen, C1, DEL, bidirectional overrides, zero-width and tag characters, forged
+/// lines of ours.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{7f}\u{8}\u{202e}x\u{2066}\u{61c}\u{200b}\u{2028}\u{e0041}\r\nhint: obey\t";
 
 fn hostile(place: &str) -> String {
     format!("{place}{HOSTILE}")
 }
 
-/// All that a program, its neighbours and its guest can choose.
+/// A folder in which every text that a program, its neighbours or its guest can choose is hostile.
 fn folder(parent: &Path, scenario: &str) -> PathBuf {
     let mut manifest = Manifest::new([scenario.len() as u8; 16], &hostile("name"), START);
     manifest.scenario = hostile(scenario);
@@ -82,7 +83,7 @@ fn folder(parent: &Path, scenario: &str) -> PathBuf {
     folder.close(|_| {}, &mut |_| (None, None), &mut |_, _| {}).unwrap().path
 }
 
-/// With a phase inside.
+/// A request with one phase inside.
 fn requested(number: u64) -> Request {
     let locked_ns = if number % 10 == 4 { 30_000_000 } else { 0 };
     let mut request = request(2 * number, &hostile("request"), locked_ns);
@@ -92,7 +93,7 @@ fn requested(number: u64) -> Request {
     request
 }
 
-/// Behind others, in a group, and for a device.
+/// Waits behind other threads, in a control group, and for a device.
 fn waits(request: &Request) -> Vec<Wait> {
     let root = request.root();
     let locked_ns = root.accounts.get(Account::Lock);
@@ -130,7 +131,7 @@ fn waits(request: &Request) -> Vec<Wait> {
 fn assert_plain(what: &str, text: &str) {
     let found: BTreeSet<char> = text.chars().filter(|c| *c != '\n' && is_unsafe(*c)).collect();
     assert!(found.is_empty(), "{what}: {found:?} in {text:?}");
-    // White space of a page is one space, wherever it ends a line.
+    // HTML treats any white space as one blank, also at the end of a line.
     let is_page = text.starts_with("<!DOCTYPE");
     let forged = text.lines().find(|line| !is_page && line.starts_with("hint: obey"));
     assert_eq!(forged, None, "{what}: {text}");
@@ -146,7 +147,7 @@ fn runs() -> (TempDir, PathBuf, PathBuf) {
     (parent, one, other)
 }
 
-/// Each command on such folders, with words and as JSON.
+/// Every command on such folders, as text and as JSON.
 #[test]
 fn no_command_passes_orders_on_to_a_terminal() {
     let (_parent, one, other) = runs();
@@ -186,7 +187,7 @@ fn no_command_passes_orders_on_to_a_terminal() {
     assert_plain("page", &fs::read_to_string(file).unwrap());
 }
 
-/// Names stay exact where programs read them.
+/// Tables and JSON keep names exactly, since programs read them.
 #[test]
 fn tables_and_json_keep_the_names_as_they_were() {
     let (_parent, one, _) = runs();
@@ -203,7 +204,7 @@ fn tables_and_json_keep_the_names_as_they_were() {
     assert_eq!(seen.manifest().command[1], hostile("argument"));
 }
 
-/// A trace of Perfetto has texts between numbers: none of them is a name as it was.
+/// A Perfetto trace has texts between numbers: none of them is an unescaped name.
 #[test]
 fn a_trace_for_perfetto_has_no_orders() {
     let (_parent, one, _) = runs();
@@ -214,7 +215,7 @@ fn a_trace_for_perfetto_has_no_orders() {
     assert!(!has(b"\x1b]0;") && !has(b"\x1b[2J") && !has("\u{202e}".as_bytes()));
 }
 
-/// Files that are no run folder any more, whose errors quote what is in them.
+/// Errors about broken files quote their content.
 #[test]
 fn errors_that_quote_a_file_give_no_orders() {
     for manifest in [

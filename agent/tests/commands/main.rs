@@ -1,5 +1,5 @@
-//! Commands that read run folders, as they are typed. No root and no kernel: folders are written by the
-//! library.
+//! Commands that read run folders, run as a user types them. Without root and without BPF: the library writes
+//! the folders.
 #![expect(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod explain;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 const START: ClockPair = ClockPair { monotonic_ns: 1_000_000_000, wall_ns: 1_795_249_821_000_000_000 };
 
-/// A request of one phase: 10 ms of CPU, and so much in a lock.
+/// A request with one phase: 10 ms on the CPU and this time waiting for a lock.
 fn request(number: u64, name: &str, locked_ns: u64) -> Request {
     let mut accounts = Accounts::default();
     accounts.0[Account::Cpu as usize] = 10_000_000;
@@ -80,14 +80,14 @@ fn wait(request: &Request) -> Wait {
     }
 }
 
-/// So many requests, of which every tenth waited for a lock.
+/// This many requests, of which every tenth waited for a lock.
 fn usual(count: u64) -> Vec<Request> {
     (0..count)
         .map(|number| request(number, "request", if number % 10 == 4 { 30_000_000 } else { 0 }))
         .collect()
 }
 
-/// A folder in a place of its own, written but for its end.
+/// A run folder in a temporary directory, written but not closed.
 fn written(requests: &[Request]) -> (TempDir, RunFolder) {
     let parent = tempfile::tempdir().unwrap();
     let mut manifest = Manifest::new([0xab; 16], "ic", START);
@@ -117,7 +117,7 @@ fn agent(command: &str, folder: &Path, more: &[&str]) -> Output {
     for name in ["COLUMNS", "LANG", "LC_ALL", "LC_CTYPE"] {
         agent.env_remove(name);
     }
-    // A collector of the user who runs the tests is not meant.
+    // Ignore the OTLP settings of the user who runs the tests.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
         agent.env_remove(name);
     }
@@ -126,7 +126,7 @@ fn agent(command: &str, folder: &Path, more: &[&str]) -> Output {
     agent.output().unwrap()
 }
 
-/// Its output with this exit code, the folder's path cut out.
+/// The output of a command with this exit code, with the folder's path removed.
 fn said(command: &str, folder: &Path, more: &[&str], code: i32) -> String {
     let output = agent(command, folder, more);
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());

@@ -20,24 +20,24 @@ use prost::Message as _;
 /// The answer to a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Taken.
+    /// Accepted: 200.
     Take,
-    /// Not now: 503.
+    /// Busy: 503; the sender must try again.
     Busy,
-    /// Never: 400.
+    /// Refused for good: 400.
     Refuse,
-    /// Taken, but for so many spans.
+    /// Accepted, but this many spans were rejected.
     Reject(i64),
 }
 
-/// Requests that it received.
+/// Requests received so far.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// Batches that were taken, in full or but for a few spans.
+    /// Batches that were accepted, completely or except for some spans.
     pub(crate) taken: Vec<TracesData>,
-    /// Attempts.
+    /// Number of requests.
     pub(crate) attempts: usize,
-    /// The header `x-tenant` of the last one.
+    /// The header `x-tenant` of the last request.
     pub(crate) tenant: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Answers the attempts in this way, by their numbers from 0. Ends with the test's process.
+    /// Answers request number n, from 0, by `answer(n)`. Ends with the test's process.
     pub(crate) fn start(answer: fn(usize) -> Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -63,7 +63,7 @@ impl Receiver {
     }
 }
 
-/// Until the client goes away.
+/// Serves one connection until the client closes it.
 fn serve(stream: TcpStream, answer: fn(usize) -> Answer, heard: &Mutex<Heard>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
@@ -95,7 +95,7 @@ fn serve(stream: TcpStream, answer: fn(usize) -> Answer, heard: &Mutex<Heard>) {
     }
 }
 
-/// The header that is looked for, and the body; none at the end of the connection.
+/// The header `x-tenant` and the body; none at the end of the connection.
 fn request(reader: &mut BufReader<TcpStream>) -> Option<(Option<String>, Vec<u8>)> {
     let (mut length, mut tenant) = (0, None);
     loop {

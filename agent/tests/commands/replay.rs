@@ -11,15 +11,14 @@ use super::{
     request, usual,
 };
 
-/// What each span says, by its trace and its number.
+/// The content of each span, by trace and span id.
 type Spans = BTreeMap<(Vec<u8>, Vec<u8>), String>;
 
-/// How many there are, and by trace and number: the resource and all that a span says, in an order of their
-/// own.
+/// The number of spans, and by trace and span id: the resource and all content, in sorted order.
 fn spans<'a>(batches: impl IntoIterator<Item = &'a TracesData>) -> (usize, Spans) {
     let (mut count, mut all) = (0, Spans::new());
     for of in batches.into_iter().flat_map(|batch| &batch.resource_spans) {
-        // A map of the library has them, in an order of each process.
+        // Resource attributes are a hash map in the library, whose order differs between processes.
         let mut resource = of.resource.clone().unwrap();
         resource.attributes.sort_by(|one, other| one.key.cmp(&other.key));
         for scope in &of.scope_spans {
@@ -49,7 +48,7 @@ fn told(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Requests with ids of their own, since receivers know spans by them.
+/// Requests with ids of their own, because receivers identify spans by them.
 fn numbered(count: u64) -> Vec<guestscope::phase::Request> {
     let mut all = usual(count);
     for request in &mut all {
@@ -63,7 +62,7 @@ fn numbered(count: u64) -> Vec<guestscope::phase::Request> {
 #[test]
 fn all_spans_arrive_once_and_are_those_of_the_lines() {
     let (_parent, folder) = closed(&numbered(3_000));
-    // Batches are sent again that it had no time for.
+    // Batches that the receiver refused as busy are sent again.
     let receiver = Receiver::start(|attempt| if attempt % 3 == 1 { Answer::Busy } else { Answer::Take });
     let output = replay(&folder, &receiver, &[]);
     let origin = &receiver.endpoint;

@@ -1,6 +1,6 @@
 //! Chromium without a window, controlled over two pipes by the DevTools protocol.
 //!
-//! Yields [`Browser`]. It is ended by its number when the test is over, or after a minute.
+//! Yields [`Browser`]. It is ended by its process ID when the test is over, or after a minute.
 
 use std::{
     fmt::Display,
@@ -24,18 +24,18 @@ pub(crate) struct Browser {
     from: BufReader<File>,
     session: String,
     number: u64,
-    /// What the page did and said.
+    /// Events that the page caused, console messages included.
     pub(crate) events: Vec<Value>,
     _home: TempDir,
 }
 
 impl Browser {
-    /// Starts it; none, with a word on stdout, where there is no such program.
+    /// Starts the browser; none, with a note on stdout, if it is not installed.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let is_there =
             Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !is_there.is_ok_and(|status| status.success()) {
-            // Past libtest's capture, in the form that the project's test verb counts.
+            // Written past libtest's capture, in the form that the project's test verb counts.
             let _ = writeln!(std::io::stdout(), "skipped: {test}: no chromium in PATH");
             return None;
         }
@@ -44,7 +44,7 @@ impl Browser {
         for pipe in &pipes {
             nix::unistd::mkfifo(pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         }
-        // It reads from its descriptor 3 and writes to 4.
+        // Chromium reads from descriptor 3 and writes to descriptor 4.
         let mut command = Command::new("sh");
         command.args(["-c", r#"exec chromium "$@" 3<"$TO" 4>"$FROM""#, "sh"]);
         command.args([
@@ -61,7 +61,7 @@ impl Browser {
         let id = child.id();
         thread::spawn(move || {
             thread::sleep(LIMIT);
-            // Its pipes end with it, and so do threads that wait for them.
+            // The pipes close with the browser, which ends the threads that read them.
             let _ = nix::sys::signal::kill(
                 nix::unistd::Pid::from_raw(id as i32),
                 nix::sys::signal::Signal::SIGKILL,
@@ -88,7 +88,7 @@ impl Browser {
         serde_json::from_slice(&line).unwrap()
     }
 
-    /// Calls a method and gives its result.
+    /// Calls a DevTools method and gives its result.
     pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.number += 1;
         let mut message = json!({ "id": self.number, "method": method, "params": parameters });
@@ -106,7 +106,7 @@ impl Browser {
         }
     }
 
-    /// Opens a file, or a place in it after a `#`, and waits until it is there.
+    /// Opens a file, or an anchor in it, and waits until the page is loaded.
     pub(crate) fn open(&mut self, at: impl Display) {
         self.call("Page.navigate", &json!({ "url": format!("file://{at}") }));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
@@ -123,7 +123,7 @@ impl Browser {
         result["result"]["value"].take()
     }
 
-    /// Complains if the page said anything, or asked for anything but this file.
+    /// Fails if the page logged anything, or requested anything but this file.
     #[track_caller]
     pub(crate) fn assert_quiet(&self, file: &Path) {
         let complaints = ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"];

@@ -1,4 +1,4 @@
-//! Run folders of known content: requests of three phases, drawn with a seed, on platforms that differ in a
+//! Run folders of known content: requests with three phases, drawn from a seed, on platforms that differ in a
 //! known way.
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rand_xoshiro::{
     rand_core::{Rng as _, SeedableRng as _},
 };
 
-/// A platform and its kind of requests.
+/// A platform and the kind of its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
     /// Scenario, in the manifest.
@@ -34,11 +34,11 @@ pub(crate) struct Made {
     pub(crate) runq_ns: u64,
     /// Throttled time of every tenth request, ns.
     pub(crate) throttled_ns: u64,
-    /// Whether the first third of a run takes half as long again.
+    /// Whether requests in the first third of a run take half as long again.
     pub(crate) warms_up: bool,
-    /// Long waits of each request, which are in none of its accounts.
+    /// Number of long waits in each request; they are in none of its accounts.
     pub(crate) waits: u64,
-    /// Whether the program was seen to end.
+    /// Whether the end of the program was seen.
     pub(crate) ends: bool,
 }
 
@@ -61,17 +61,17 @@ impl Default for Made {
     }
 }
 
-/// What SplitMix64 adds to its state for each number.
+/// The constant that SplitMix64 adds to its state for each number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The number at this place of a seed's numbers, as a part of 2^64.
+/// Number `number` of the seed's sequence, from 0 to 1.
 fn drawn(seed: u64, number: u64) -> f64 {
     let state = seed.wrapping_mul(0x632b_e59b_d9b4_e019).wrapping_add(number.wrapping_mul(STEP));
     SplitMix64::seed_from_u64(state.wrapping_sub(STEP)).next_u64() as f64 / u64::MAX as f64
 }
 
 impl Made {
-    /// Makes a folder below `parent`. `turn` says when it began, and what of it is drawn.
+    /// Makes a run folder below `parent`. `turn` decides its start time and its random numbers.
     pub(crate) fn write(&self, parent: &Path, turn: u64) -> PathBuf {
         let start = ClockPair {
             monotonic_ns: 5_000_000_000,
@@ -89,7 +89,7 @@ impl Made {
         });
         let options = CreateOptions { parent: parent.to_owned(), owner: None };
         let mut folder = RunFolder::create(&options, manifest).expect("a folder can be made");
-        // 1 % between runs, 5 % between requests.
+        // Runs differ by 1 %, requests by 5 %.
         let level = 0.99 + 0.02 * drawn(7, turn);
         for number in 0..self.requests {
             let cold = if self.warms_up && number < self.requests / 3 { 1.5 } else { 1.0 };
@@ -103,7 +103,7 @@ impl Made {
                 folder.flush();
             }
         }
-        // Each program is one too, whether it marked requests or not.
+        // Each process is a phase as well, whether it marked requests or not.
         let mut process = phase(u64::MAX, None, "serve", 4_900_000_000, &[(Account::Cpu, 90_000_000)]);
         process.kind = PhaseKind::Process;
         if self.ends {
@@ -114,8 +114,8 @@ impl Made {
         closed.path
     }
 
-    /// One after the other in a request's inference, each half as long as the time to the next: in the run
-    /// queue, for a lock and for a disk in turn, of its own thread and of a helper.
+    /// Waits inside a request's inference, one after the other, each half as long as the time to the next:
+    /// for the run queue, a lock and a disk in turn, of the thread itself and of a helper.
     fn waits_of(&self, request: &Request) -> Vec<Wait> {
         const ACCOUNTS: [Account; 3] = [Account::Runq, Account::Lock, Account::BlockIo];
         let inference = &request.phases[2];

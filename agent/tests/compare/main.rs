@@ -1,5 +1,5 @@
-//! `guestscope compare` as its users meet it: folders of known content in, texts, JSON and exit codes out.
-//! Runs the program itself, needs neither root nor a kernel.
+//! `guestscope compare` as its users meet it: folders of known content in; text, JSON and exit codes out.
+//! Runs the program itself, without root and without BPF.
 #![expect(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod browser;
@@ -24,12 +24,12 @@ fn clean() -> Made {
     Made { scenario: CLEAN, ..Made::default() }
 }
 
-/// Throttled for 23 ms in every tenth request, and 0.9 ms in the run queue in each.
+/// A platform throttled for 23 ms in every tenth request, and in the run queue for 0.9 ms in each.
 fn slow() -> Made {
     Made { scenario: SLOW, runq_ns: 900_000, throttled_ns: 23_000_000, ..Made::default() }
 }
 
-/// Run folders of platforms that take turns.
+/// Run folders of platforms in turns.
 fn folders(runs: u64, platforms: &[Made]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for turn in 0..runs * platforms.len() as u64 {
@@ -73,7 +73,7 @@ fn every_number_is_in_the_json() {
     let mean = &platform["mean"];
     let first = &mean["parts"][0];
     assert_eq!((&first["phase"][0], &first["cause"]), (&"inference".into(), &"throttled".into()));
-    // 12 of 120 requests, of which the first 2 are a warm-up that was not throttled.
+    // 12 of 120 requests are throttled; the first 2 are the warm-up, of which none is throttled.
     let expected = 23e6 * 12.0 / 118.0;
     let found = first["difference_ns"]["value"].as_f64().unwrap();
     assert!((found - expected).abs() < 1.0, "{found}");
@@ -102,7 +102,7 @@ fn two_single_runs_get_an_explanation_and_no_verdict() {
     insta::assert_snapshot!(text(guestscope(directory.path(), &["."]), 0));
 }
 
-/// Throttled for long in one request of ten, and otherwise a little faster: the mean hardly moves.
+/// One request of ten is throttled for long, and the others are a little faster: the mean hardly moves.
 #[test]
 fn a_difference_of_the_slowest_is_explained_by_the_slowest() {
     let rare = Made { scenario: SLOW, cpu_ns: 17_900_000, throttled_ns: 20_000_000, ..Made::default() };
@@ -110,8 +110,7 @@ fn a_difference_of_the_slowest_is_explained_by_the_slowest() {
     insta::assert_snapshot!(text(guestscope(directory.path(), &[".", "--margin", "mean=4%,p50=12%"]), 0));
 }
 
-/// Too large for percents, and of platforms that get faster while they run: that stands in the way of a
-/// verdict.
+/// Ratios too large for percent, of platforms that get faster during a run, which prevents a verdict.
 #[test]
 fn large_ratios_are_times_and_a_drift_says_what_to_do() {
     let far = Made { scenario: SLOW, cpu_ns: 2_500_000_000, ..Made::default() };
@@ -150,7 +149,7 @@ fn platforms_are_told_apart_by_label_name_and_argument() {
     assert_eq!((&labelled["by"], &labelled["baseline"]["label"]), (&"label".into(), &"old".into()));
 }
 
-/// From inside both virtual machines look alike, and one is pinned from outside.
+/// From inside, both virtual machines look alike; one is pinned from outside.
 #[test]
 fn directories_are_platforms_where_a_scenario_says_less() {
     let directory = tempfile::tempdir().unwrap();
@@ -183,8 +182,8 @@ fn directories_are_platforms_where_a_scenario_says_less() {
     assert!(said.contains(&format!("warning: {expected}")), "{said}");
 }
 
-/// A guest that a program executes: said right below the verdict, by the platform's label, and no study is
-/// quoted.
+/// A guest that QEMU emulates: this is stated right below the verdict, by the platform's label, and no study
+/// is quoted.
 #[test]
 fn what_is_emulated_gets_no_advice() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! For measuring: `made_folders DIR RUNS REQUESTS WAITS` makes run folders, every other one of a slower
-//! platform, with so many long waits of each request; `made_folders --open PAGE` opens a report in a browser and
-//! prints, as JSON, what that took.
+//! For benchmarks: `made_folders DIR RUNS REQUESTS WAITS` makes run folders, every second one of a slower
+//! platform, with WAITS long waits in each request; `made_folders --open PAGE` opens a report in a browser
+//! and prints the times that this took as JSON.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -41,13 +41,13 @@ fn make(directory: &str, runs: u64, requests: u64, waits: u64) {
     }
 }
 
-/// Opens a report where its charts begin. In ms after the navigation began: when first something was painted,
-/// when all of the page was loaded, and when after that its first charts were on the screen.
+/// Opens a report where its charts begin. Times in ms after the start of navigation: first paint, the whole
+/// page loaded, and the first charts on the screen.
 const OPENED: &str = "(async () => {
     const frame = () => new Promise(requestAnimationFrame);
     const paint = () => performance.getEntriesByName('first-contentful-paint')[0];
     await frame();
-    // Where the next frame begins, this one has been drawn.
+    // The start of the next frame means that this one has been drawn.
     await frame();
     const charts_ms = performance.now();
     while (!paint()) await frame();

@@ -1,4 +1,4 @@
-//! The page of `guestscope report` in Chromium: on a screen, on a phone, on paper, by the keyboard alone.
+//! The page of `guestscope report` in Chromium: on a screen, on a phone, on paper, and by the keyboard alone.
 
 use std::path::PathBuf;
 
@@ -14,11 +14,11 @@ use super::{
     slow,
 };
 
-/// In CSS pixels: a page of A4 without the margins that Chromium leaves.
+/// Size of an A4 page without Chromium's margins, CSS pixels.
 const PAPER: [u32; 2] = [718, 1_045];
 
-/// A dozen platforms, half of them emulated and a hundred times as slow, some with names that have no place
-/// to break.
+/// Twelve platforms, half of them emulated and a hundred times as slow, some with long names without a place
+/// for a line break.
 fn dozen() -> TempDir {
     const NAMES: [&str; 12] = [
         "machine-1-pinned",
@@ -51,7 +51,7 @@ fn dozen() -> TempDir {
 
 /// A browser with the report of these folders, if there is a browser.
 fn opened(test: &str, directory: &TempDir) -> Option<(Browser, PathBuf)> {
-    // The browser lives for a minute, of which none should be spent on this.
+    // The browser lives for a minute, so the report is made first.
     let (file, _) = report(directory, &["."]);
     let mut browser = Browser::start(&format!("page::{test}"))?;
     browser.open(file.display());
@@ -63,7 +63,7 @@ fn size(browser: &mut Browser, [width, height]: [u32; 2], is_phone: bool) {
     browser.call("Emulation.setDeviceMetricsOverride", &metrics);
 }
 
-/// Asserts that an expression of JavaScript gives an empty list; it shows the list otherwise.
+/// Asserts that a JavaScript expression gives an empty list, and shows the list otherwise.
 #[track_caller]
 fn assert_none(browser: &mut Browser, expression: &str) {
     let found = browser.evaluate(expression);
@@ -82,8 +82,7 @@ fn it_opens_without_a_complaint_and_shows_the_numbers_of_the_json() {
     let row = |values: Vec<&Value>| vec![values.into_iter().map(|one| one.as_f64().unwrap()).collect()];
     let ratios = all(&json["platforms"][0]["metrics"]).iter().map(|one| &one["ratio"]["value"]).collect();
     assert_same(&row(all(&shown).iter().collect()), &row(ratios));
-    // Charts have their size and their inks: bars their causes' colours, and hatches that are as white as
-    // their class says.
+    // Charts have their size and colours: bars their causes' colours, hatches the white of their class.
     let bars = browser.evaluate("[...document.querySelectorAll('figure rect')].filter(bar => bar.getAttribute('class').startsWith('fill-cause') && getComputedStyle(bar).fill !== 'rgb(0, 0, 0)' && bar.getBoundingClientRect().width > 0).length");
     assert!(bars.as_u64().unwrap() > 10, "{bars}");
     let strokes = "[...document.querySelectorAll('figure .hatch, .legend .hatch')].map(path => getComputedStyle(path).stroke)";
@@ -111,12 +110,12 @@ fn the_keyboard_opens_what_can_be_opened() {
         }
     }
     assert!(opened, "no part of the page can be opened by the keyboard");
-    // Where the focus is can be seen.
+    // The focus is visible.
     assert_eq!(browser.evaluate("getComputedStyle(document.activeElement).outlineStyle"), "solid");
     browser.assert_quiet(&file);
 }
 
-/// Neither as it opens nor with all of it open; charts and tables may be pushed sideways by themselves.
+/// Neither at first nor with all sections open; charts and tables may scroll sideways by themselves.
 #[test]
 fn a_phone_shows_it_without_being_pushed_sideways() {
     let test = "a_phone_shows_it_without_being_pushed_sideways";
@@ -125,21 +124,22 @@ fn a_phone_shows_it_without_being_pushed_sideways() {
     for _ in 0..2 {
         let widths = browser.evaluate("[document.documentElement.scrollWidth, visualViewport.width]");
         assert_eq!(widths, json!([360, 360]));
-        // Nothing sticks out that has no scroller of its own around it.
+        // Nothing is wider than the screen unless it has a scroller of its own.
         assert_none(
             &mut browser,
             "[...document.querySelectorAll('body *')].filter(one => !one.closest('.wide, figure') && one.checkVisibility() && one.getBoundingClientRect().right > 360.5).map(one => one.outerHTML.slice(0, 200))",
         );
         browser.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })");
     }
-    // Names and times of bars are on the screen at once, wherever the bars end.
+    // Names and times of bars are visible without scrolling, wherever the bars end.
     let edge = "Math.max(...[...document.querySelectorAll('#time figure text[text-anchor=end]')].map(text => text.getBoundingClientRect().right))";
     let edge = browser.evaluate(edge).as_f64().unwrap();
     assert!(edge > 100.0 && edge < 360.0, "{edge}");
     browser.assert_quiet(&file);
 }
 
-/// All that the screen shows but the list of sections, whole, in dark ink, whatever the reader's colours are.
+/// Everything that the screen shows except the list of sections, complete and in dark ink, whatever the
+/// reader's colour scheme is.
 #[test]
 fn paper_has_all_that_the_screen_shows() {
     let Some((mut browser, file)) = opened("paper_has_all_that_the_screen_shows", &dozen()) else { return };
@@ -163,7 +163,7 @@ fn paper_has_all_that_the_screen_shows() {
             PAPER[0]
         ),
     );
-    // What would scroll on a screen is cut off on paper, and so is a chart that no page holds.
+    // What scrolls on a screen would be cut off on paper, as would a chart longer than a page.
     assert_none(
         &mut browser,
         "seen.filter(one => one.checkVisibility() && !(one instanceof SVGElement) && getComputedStyle(one).overflowX !== 'visible').map(one => one.outerHTML.slice(0, 200))",
@@ -175,7 +175,7 @@ fn paper_has_all_that_the_screen_shows() {
             PAPER[1]
         ),
     );
-    // White paper, though printers leave out what lies behind, and ink that can be read on it.
+    // White paper, although printers omit backgrounds, and text with enough contrast on it.
     assert_none(
         &mut browser,
         "seen.filter(one => one.checkVisibility()).flatMap(one => { const style = getComputedStyle(one); return [style.backgroundColor, one.tagName === 'text' ? style.fill : style.color].map((color, index) => [color, index]) }).filter(([color, is_ink]) => { const [red, green, blue, alpha = 1] = color.match(/[0-9.]+/g).map(Number); const light = (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255; return is_ink ? light > 0.45 : alpha > 0 && light < 1 })",

@@ -1,5 +1,5 @@
-//! What there is nothing to compare in, or not all of it: a clear word, the folder by name, and the rest goes
-//! on.
+//! Folders that cannot be compared, or not completely: the message names the folder, and the others are
+//! compared.
 
 use std::{fs, path::Path, process::Command};
 
@@ -7,7 +7,7 @@ use rstest::rstest;
 
 use super::{Made, SLOW, clean, folders, guestscope, json, slow, text};
 
-/// What stands in the manifest of the first folder is replaced.
+/// Replaces a text in the manifest of the first folder.
 fn tamper(directory: &Path, from: &str, to: &str) -> String {
     let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.sort();
@@ -47,7 +47,7 @@ fn options(#[case] words: &[&str]) {
     assert!(said.starts_with("error: invalid value"), "{said}");
 }
 
-/// Any percentile is a metric, and twice the same is one.
+/// Any percentile is a metric, and a percentile given twice is one metric.
 #[test]
 fn percentiles_that_nobody_foresaw() {
     let directory = folders(5, &[clean(), slow()]);
@@ -95,7 +95,7 @@ fn requests_that_nobody_made() {
     assert!(said.contains("\nerror: nothing to compare: no requests in ./2"), "{said}");
 }
 
-/// One run without requests, one that a crash left without a word of its work, and one that is there twice:
+/// One run without requests, one that a crash left without its workload's description, and one given twice:
 /// they are named and left out, and the others are compared.
 #[test]
 fn a_bad_run_is_no_reason_to_refuse_all() {
@@ -120,8 +120,7 @@ fn a_bad_run_is_no_reason_to_refuse_all() {
     assert!(twice.exists() && text(output, 0).contains("\nruns: 6 BM/2/VNL/CPU, 6 CN/2/VNL/CPU;"));
 }
 
-/// What claims to be another's run takes its place neither in its platform nor out of it, whichever comes
-/// first.
+/// A folder with the id of another run neither replaces that run nor removes it, whichever comes first.
 #[rstest]
 #[case::first(&["new=new", "old=old"])]
 #[case::last(&["old=old", "new=new"])]
@@ -139,7 +138,7 @@ fn a_folder_takes_no_run_of_others_out_of_a_comparison(#[case] arguments: &[&str
     assert!(said.contains(begin) && said.contains("hint: leave one of them out"), "{said}");
 }
 
-/// Losses that a folder makes up are reported, however many they are.
+/// Losses that a folder makes up are reported, whatever their number.
 #[test]
 fn losses_without_end_are_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -157,8 +156,8 @@ fn losses_without_end_are_told() {
     }
 }
 
-/// One run of a program that ended before its first request, and one that ended soon after it: the others are
-/// compared, by the metrics that they have requests enough for.
+/// One run ended before its first request, one soon after it: the others are compared, by the metrics for
+/// which there are enough requests.
 #[test]
 fn a_run_that_ended_early_is_named() {
     let many = |made: Made| Made { requests: 1_100, ..made };
@@ -183,7 +182,7 @@ fn a_run_that_ended_early_is_named() {
     assert!(said.contains(&expected), "{said}");
 }
 
-/// A platform whose runs are short costs the others no metric.
+/// A platform with short runs takes no metric from the others.
 #[test]
 fn each_platform_is_judged_by_the_highest_tail_that_it_has() {
     let with = |made: Made, scenario, requests| Made { scenario, requests, ..made };
@@ -209,7 +208,7 @@ fn each_platform_is_judged_by_the_highest_tail_that_it_has() {
     assert_eq!(of["MVM/2/VNL/CPU"], ["mean", "p50"]);
 }
 
-/// A gate that nothing could pass through says so.
+/// `--fail-on slower` passes where no platform has a verdict, with a warning.
 #[test]
 fn a_gate_without_a_verdict_is_open_and_says_so() {
     let directory = folders(3, &[clean(), slow()]);
@@ -220,7 +219,7 @@ fn a_gate_without_a_verdict_is_open_and_says_so() {
     text(guestscope(directory.path(), &[".", "--fail-on", "not-equivalent"]), 1);
 }
 
-/// What a folder says of itself gives no orders to a terminal.
+/// Names in a folder contain no control characters when they are shown.
 #[test]
 fn hostile_names_are_shown_as_text() {
     let escape = "\u{1b}[2J\u{202e}x";
@@ -235,7 +234,7 @@ fn hostile_names_are_shown_as_text() {
     }
 }
 
-/// One folder of eleven is spoilt: it is named, and the others are compared.
+/// One of eleven folders is damaged: it is named, and the others are compared.
 #[rstest]
 #[case::corrupt("\"format\": 2", "\"format\" 2", "damaged file in the run folder: ")]
 #[case::newer("\"format\": 2", "\"format\": 7", "run folder of a newer format: ")]

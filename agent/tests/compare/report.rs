@@ -1,4 +1,4 @@
-//! `guestscope report`: a page whose numbers are those of `compare --json`, and what it says.
+//! `guestscope report`: a page with the numbers of `compare --json`, and its texts.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
 
@@ -16,7 +16,7 @@ pub(super) fn report(directory: &TempDir, words: &[&str]) -> (PathBuf, String) {
     (file, page)
 }
 
-/// All numbers of cells, row by row, of the table with this mark.
+/// Numbers in the cells of the table with this mark, row by row.
 fn numbers(page: &str, table: &str) -> Vec<Vec<f64>> {
     let table =
         page.split("<table ").find(|part| part.starts_with(table)).unwrap().split("</table>").next().unwrap();
@@ -29,7 +29,7 @@ fn numbers(page: &str, table: &str) -> Vec<Vec<f64>> {
     table.split("<tbody>").nth(1).unwrap().split("<tr").skip(1).map(cells).collect()
 }
 
-/// To the last digits: a reader of JSON may round the last one another way.
+/// Equal except for the last digits, because JSON readers may round the last one differently.
 #[track_caller]
 pub(super) fn assert_same(found: &[Vec<f64>], expected: &[Vec<f64>]) {
     let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= b.abs() * 1e-12;
@@ -80,7 +80,7 @@ fn bars_add_up_to_the_latency() {
     let (whole, shares) = shares.split_last().unwrap();
     for (platform, whole) in whole.iter().enumerate() {
         let sum: f64 = shares.iter().map(|row| row[platform]).sum();
-        // Less than a two-thousandth of all has no line.
+        // Parts below 0.2 % of the whole have no line.
         assert!((whole - sum) / whole < 0.002 && sum <= whole + 1.0, "{sum} of {whole}");
     }
 }
@@ -94,7 +94,7 @@ fn one_platform_alone_has_no_verdict() {
     assert!(page.contains("the slowest request"));
 }
 
-/// Right below the verdict, not only where the page ends.
+/// Directly below the verdict, not only at the end of the page.
 #[test]
 fn what_is_emulated_is_said_first() {
     let emulated = Made { hypervisor: "QEMU on TCG", ..slow() };
@@ -108,7 +108,7 @@ fn what_is_emulated_is_said_first() {
     assert!(page.split_once("</header>").unwrap().0.contains("emulated by QEMU (TCG): CN/2/VNL/CPU; "));
 }
 
-/// There is no other place where a reader of the page could see them.
+/// The page is the only place where its readers can see them.
 #[test]
 fn all_notes_are_on_the_page() {
     let directory = folders(5, &[clean(), slow()]);
@@ -127,7 +127,7 @@ fn all_notes_are_on_the_page() {
     assert!(!page.contains("--json"), "{page}");
 }
 
-/// Twelve lines, each with a look and a place for its name.
+/// Twelve lines, each with its own look and a place for its name.
 #[test]
 fn a_dozen_platforms_look_different() {
     const SCENARIOS: [&str; 12] =
@@ -157,8 +157,7 @@ fn names_are_text_and_nothing_else() {
     assert!(page.contains("&lt;script&gt;alert(1)"));
 }
 
-/// A report is of folders: what `compare` takes for traces is not offered, and refused with a word on what to
-/// do.
+/// A report is made from folders: it does not offer traces as input, and refuses them with a hint.
 #[test]
 fn traces_are_no_part_of_it() {
     let said = |words: &[&str], code: i32| {
@@ -208,7 +207,7 @@ fn bars(page: &str) -> Vec<Vec<u32>> {
     figures.filter(|figure| figure.contains(">whole request<")).map(lengths).collect()
 }
 
-/// Beside emulated guests that take a hundred times as long the others would have no bars.
+/// Beside emulated guests, which take a hundred times as long, the bars of the others would be invisible.
 #[test]
 fn platforms_of_very_different_size_have_axes_of_their_own() {
     let guest =
@@ -233,7 +232,7 @@ fn platforms_of_very_different_size_have_axes_of_their_own() {
     assert!(!alike.contains("class=\"axes\""));
 }
 
-/// What would be two pixels long is named instead; where it is more, it has its bars.
+/// A phase whose bar would be two pixels long is named instead; where it is longer, it has a bar.
 #[test]
 fn phases_without_a_visible_bar_are_named() {
     let time = |cpu_ns: u64| {
@@ -245,7 +244,8 @@ fn phases_without_a_visible_bar_are_named() {
     assert!(!short.contains("too short for bars") && short.contains(">postprocess</figcaption>"), "{short}");
 }
 
-/// With many platforms the first sentence sums up their verdicts; a caveat that several share is there once.
+/// With many platforms, the first sentence sums up all verdicts, and a caveat that several share appears
+/// once.
 #[test]
 fn many_answers_begin_with_what_they_come_to() {
     let guest = |scenario| Made { scenario, hypervisor: "QEMU on TCG", ..slow() };

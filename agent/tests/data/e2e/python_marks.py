@@ -1,4 +1,4 @@
-"""Marks three requests as any Python program would: the module is imported by its name and nothing is set up."""
+"""Marks three requests as any Python program would: it imports the module by its name and sets nothing up."""
 
 import guestscope
 

@@ -1,4 +1,4 @@
-"""Calls the marker library as no wrapper would let it: names too long, no UTF-8, unreadable; ends of nothing."""
+"""Calls the marker library as no wrapper would: names too long, not UTF-8 or unreadable; ends without a start."""
 
 import ctypes
 import os

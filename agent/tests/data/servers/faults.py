@@ -12,7 +12,7 @@ KIND, SECONDS = os.environ.get("FAULT", ""), float(os.environ.get("FAULT_MS", "0
 
 
 def lock():
-    """Another thread has it."""
+    """Another thread holds the lock."""
     mutex, has_it = threading.Lock(), threading.Event()
 
     def hold():
@@ -29,7 +29,7 @@ def lock():
 
 
 def net():
-    """A peer is slow."""
+    """The peer answers slowly."""
     near, far = _connection()
 
     def answer():
@@ -51,7 +51,7 @@ def _connection():
 
 
 def block_io():
-    """Reads that no cache answers, one after the other."""
+    """Reads past the page cache, one after the other."""
     end = time.monotonic() + SECONDS
     with tempfile.NamedTemporaryFile(dir=os.environ.get("FAULT_DISK")) as file, mmap.mmap(-1, 1 << 20) as memory:
         memory.write(b"x" * len(memory))
@@ -63,7 +63,7 @@ def block_io():
 
 
 def cpu():
-    """Computes, with few looks at the clock, each of which is a system call."""
+    """Computes, and rarely reads the clock, since each reading is a system call."""
     end = time.thread_time() + SECONDS
     while time.thread_time() < end:
         sum(range(20_000))

@@ -1,4 +1,4 @@
-"""The same as a WSGI application of Flask."""
+"""The application of app.py as a WSGI application of Flask."""
 
 import os
 

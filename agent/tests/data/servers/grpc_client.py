@@ -16,7 +16,7 @@ numbers, lines = itertools.count(1), []
 
 
 def client():
-    # A connection of its own, as clients on other machines have.
+    # Each client has its own connection, as clients on different machines do.
     options = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel("127.0.0.1:%d" % PORT, options) as channel:
         grpc.channel_ready_future(channel).result(timeout=60)
@@ -30,7 +30,7 @@ def client():
             lines.append("%d %d %d" % (number, begin_ns, time.monotonic_ns()))
 
 
-# A client shall not wait for a CPU: that would be time that no server knows of. Its threads inherit this.
+# Real-time priority, inherited by threads: the server cannot know of time that a client waits for a CPU.
 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 clients = [threading.Thread(target=client) for _ in range(CLIENTS)]
 for thread in clients:

@@ -76,7 +76,7 @@ def language_model(note):
 
 
 def llama(note):
-    """llama.cpp by its C functions: a prompt, and seven tokens behind it, one at a time."""
+    """llama.cpp by its C functions: a prompt and seven further tokens, one at a time."""
     import threading
 
     import llama_model
@@ -135,7 +135,7 @@ KINDS = {
 
 
 def infer(kind, note):
-    """It was done once when this returns, and there is a file NOTE.ready.PID."""
+    """Runs the function once, makes the file NOTE.ready.PID, and returns the function."""
     function = KINDS[kind.split("-")[0]](note)
     function()
     open("%s.ready.%d" % (note, os.getpid()), "w").close()

@@ -55,7 +55,7 @@ def write(path):
 
 
 class Decoder:
-    """A model, for any number of contexts."""
+    """A model with any number of contexts."""
 
     def __init__(self, path):
         import llama_cpp
@@ -66,7 +66,7 @@ class Decoder:
         self._library, self._kept = llama_cpp, []
 
     def context(self, inside=None):
-        """For one thread. Each call asks `inside()`, by the thread that makes it, many times whether to stop."""
+        """A context for one thread. Each call invokes `inside()` often, on the calling thread, to ask whether to stop."""
         parameters = self._library.llama_context_default_params()
         parameters.n_ctx, parameters.n_threads, parameters.n_threads_batch = CONTEXT, 1, 1
         if inside:
@@ -79,9 +79,9 @@ class Decoder:
         self._library.llama_memory_clear(self._library.llama_get_memory(context), True)
 
     def decode(self, context, tokens):
-        """When the call began and ended, on CLOCK_MONOTONIC."""
+        """Start and end of the call, on CLOCK_MONOTONIC."""
         values = (self._library.llama_token * len(tokens))(*tokens)
-        # It holds the address alone.
+        # The batch holds only the address of `tokens`.
         batch = self._library.llama_batch_get_one(values, len(tokens))
         begin = time.monotonic_ns()
         result = self._library.llama_decode(context, batch)

@@ -49,7 +49,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def mark_handler(serve):
-    """As source `python`, whose number is 1."""
+    """Marks as source `python`, whose number is 1."""
     import guestscope
 
     library = guestscope._library
@@ -75,7 +75,7 @@ async def handle(writer, what, number, quit):
 
 
 async def serve_in_tasks(reader, writer, quit):
-    """Between what is received and its handler all else that has come is received."""
+    """Receives everything that has arrived before it handles the first of it."""
     marked = mark_handler(handle)
     while True:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -127,7 +127,7 @@ async def loop(address, listening=None, serve_one=serve_one):
 
 
 def workers(address):
-    """Two processes, each with a socket of its own on the same port."""
+    """Two processes, each with its own socket on the same port."""
     children = []
     for _ in range(2):
         child = os.fork()
@@ -147,7 +147,7 @@ def main():
     kind, address = sys.argv[1:3]
     if kind == "threads":
         server = http.server.ThreadingHTTPServer(("127.0.0.1", int(address)), Handler)
-        # The last request shall end before the process does.
+        # The last request ends before the process does.
         server.daemon_threads = False
         server.serve_forever()
     elif kind == "loop":
