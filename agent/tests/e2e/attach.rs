@@ -1,4 +1,4 @@
-//! `attach`: to programs that were started without a word to the agent, which go on as if nothing had been.
+//! `attach` to programs that were started without the agent and run on undisturbed.
 
 use std::{fs, io::Write as _, os::unix::fs::FileExt as _, path::PathBuf, process::Stdio};
 
@@ -16,10 +16,10 @@ use crate::{
 };
 
 const ENDED: &str = "request:ended work:ended rest:ended";
-/// What is lost where a program is met and left in the middle of its requests.
+/// Losses that attaching and detaching in the middle of requests may cause.
 const CUT: [&str; 3] = ["pairing_edges_before", "pairing_unmatched_ends", "pairing_unended_phases"];
 
-/// The subject in this role, on its own; its book is `name`.
+/// The subject in this role, started without the agent; its notes go to the file `name`.
 fn stranger(ground: &Ground, name: &str) -> Start {
     Start::new(&ground.path(""), &subject())
         .environment("E2E_BOOK", ground.path(name))
@@ -31,7 +31,7 @@ fn lines(ground: &Ground, book: &str) -> usize {
     fs::read_to_string(ground.path(book)).map_or(0, |text| text.lines().count())
 }
 
-/// Requests go on: so many more of them.
+/// Waits until the subject has noted this many further requests.
 fn wait_for_requests(ground: &Ground, book: &str, more: usize) {
     let before = lines(ground, book);
     eventually("requests", || (lines(ground, book) >= before + more).then_some(()));
@@ -41,12 +41,12 @@ fn attach(ground: &Ground, target: &[&str]) -> Start {
     ground.command(&["attach", "--json", "--output"]).word(ground.path("runs")).words(target)
 }
 
-/// The agent has said that it is attached.
+/// Waits until the agent reports that it is attached.
 fn attached(run: &Running) {
     eventually("attached", || run.stderr().contains("attached to ").then_some(()));
 }
 
-/// Nothing is lost but what the edges of the observation cut.
+/// No losses except those of requests that attaching or detaching cut.
 fn check_cut(done: &Done) -> Seen {
     let losses = done.losses();
     assert!(losses.iter().all(|(key, _)| CUT.contains(&key.as_str())), "{losses:?}");
@@ -54,14 +54,14 @@ fn check_cut(done: &Done) -> Seen {
         assert!(done.loss(key) <= 3, "{losses:?}");
     }
     let seen = done.seen();
-    // What was met inside a request is none of its own.
+    // A phase of a request whose start was not seen is not a request of its own.
     assert_eq!(seen.named("request").len(), seen.requests.len(), "{:?}", seen.endings());
     let whole = seen.endings().iter().filter(|endings| *endings == ENDED).count();
     assert!(whole + 3 >= seen.requests.len(), "{:?}", seen.endings());
     seen
 }
 
-/// The program's code as it lies in memory, and as it lies in its file.
+/// The program's code in memory, and in its file.
 fn code(pid: i32) -> (Vec<u8>, Vec<u8>) {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
     let program = subject().display().to_string();
@@ -123,7 +123,7 @@ fn a_program_goes_on_as_if_nothing_had_been() {
     assert_eq!(program.finish().code(), 1000 + libc::SIGTERM);
 }
 
-/// What its threads are allowed when they are looked at last, and not when they were found.
+/// The scenario follows from what the program's threads were allowed at the end, not when they were found.
 #[test]
 fn the_scenario_is_that_of_the_target() {
     let Some(ground) = Ground::new("attach::the_scenario_is_that_of_the_target") else { return };
@@ -143,7 +143,7 @@ fn the_scenario_is_that_of_the_target() {
     assert_eq!(program.finish().code(), 1000 + libc::SIGTERM);
 }
 
-/// Also with a name of its own, and a program that is inside a phase at both ends.
+/// Also for a program under another name that is inside a phase at both ends.
 #[test]
 fn it_ends_with_the_program() {
     let Some(ground) = Ground::new("attach::it_ends_with_the_program") else { return };
@@ -173,7 +173,7 @@ fn it_stops_after_a_time() {
     let target = ["--duration", "1s", "--pid", &program.pid().to_string()];
     let done = attach(&ground, &target).finish().expect(0);
     assert_eq!(done.losses(), []);
-    // It has read a pipe all the time.
+    // It read from a pipe all the time.
     let [process] = &done.seen().processes[..] else { panic!("one process") };
     let other_ns = process.accounts.get(guestscope_contract::Account::Other);
     assert!(other_ns == process.duration_ns && other_ns >= 900_000_000, "{process:?}");
@@ -181,7 +181,7 @@ fn it_stops_after_a_time() {
     program.finish().expect(0);
 }
 
-/// What a program maps later is found: here all of it, as it becomes another one.
+/// A marker that a program maps later is found: here a whole new program, by exec.
 #[test]
 fn a_marker_that_comes_later() {
     let Some(ground) = Ground::new("attach::a_marker_that_comes_later") else { return };
@@ -194,7 +194,7 @@ fn a_marker_that_comes_later() {
     let run = attach(&ground, &["--pid", &program.pid().to_string()]).spawn();
     attached(&run);
     writer.write_all(b"\n").expect("the shell reads");
-    // A look a second finds it: two of them, and some.
+    // The agent looks for new maps every second; 3,000 requests take more than two seconds.
     wait_for_requests(&ground, "book", 3000);
     run.signal(Signal::SIGTERM);
     let done = run.finish().expect(0);
@@ -234,14 +234,14 @@ fn a_group_with_one_below_and_one_who_joins() {
     assert_eq!(done.summary()["service"], "group");
 }
 
-/// Three programs are cut, not one.
+/// Observation cuts requests of three programs, not of one.
 fn check_groups(done: &Done) -> Seen {
     let losses = done.losses();
     assert!(losses.iter().all(|(key, _)| CUT.contains(&key.as_str())), "{losses:?}");
     done.seen()
 }
 
-/// As an engine would name it: nothing but the group's name says that it is a container.
+/// Only the group's name, as a container engine would make it, tells that this is a container.
 #[test]
 fn a_container_by_the_begin_of_its_number() {
     let test = "attach::a_container_by_the_begin_of_its_number";
@@ -270,7 +270,7 @@ fn child_of(pid: i32) -> i32 {
     })
 }
 
-/// The program is number 1 of its namespace, and its file is on a disk that only it sees.
+/// The program is number 1 of its PID namespace, and its file is on a mount that only it sees.
 #[test]
 fn a_program_in_namespaces_of_its_own() {
     let test = "attach::a_program_in_namespaces_of_its_own";
@@ -302,7 +302,7 @@ fn a_program_in_namespaces_of_its_own() {
     assert_eq!(done.summary()["service"], "hidden");
 }
 
-/// The agent is in a PID namespace, whose numbers mean others outside.
+/// The agent is in a PID namespace whose numbers differ from those outside.
 #[test]
 fn an_agent_in_a_pid_namespace() {
     let test = "attach::an_agent_in_a_pid_namespace";
@@ -324,7 +324,7 @@ fn an_agent_in_a_pid_namespace() {
     assert!(check_cut(&done).requests.len() >= 100, "{}", done.stdout);
 }
 
-/// A new PID namespace with the old /proc: its process IDs are those of another namespace.
+/// A new PID namespace with the old /proc: its process IDs belong to another namespace.
 #[test]
 fn a_proc_of_another_namespace_is_refused() {
     let test = "attach::a_proc_of_another_namespace_is_refused";
@@ -363,7 +363,7 @@ fn what_cannot_be_observed() {
         assert_eq!(done.stderr.lines().next(), Some(says), "{}", done.stderr);
         assert!(done.stderr.contains("\nhint: "), "{}", done.stderr);
     };
-    // Ended, and not waited for yet.
+    // A zombie: it has ended, and its parent has not waited for it.
     let mut zombie = std::process::Command::new("true").spawn().expect("it can be started");
     let stat = format!("/proc/{}/stat", zombie.id());
     eventually("its end", || {
@@ -373,7 +373,7 @@ fn what_cannot_be_observed() {
     refused(&["--pid", &number], &format!("error: the process has ended and waits for its parent: {number}"));
     zombie.wait().expect("it is ours");
 
-    // A number that is a thread's, for which the agent knows the process.
+    // The number of a thread that is not its process's first one.
     let (tell, told) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A second job beside the one that is measured: both are observed, and neither is counted as the other.
+//! A second job beside the measured one: both are observed, and their requests are counted separately.
 
 use crate::ground::{Ground, skipped, variable};
 

@@ -1,5 +1,5 @@
-//! Kernels without BTF of their own: fidelity `raw` by a file, made from the running kernel's, which is
-//! hidden, and fidelity `tracepoint` without one.
+//! Kernels without their own BTF: fidelity `raw` from a BTF file (a copy of the running kernel's, which is
+//! hidden), and fidelity `tracepoint` without one.
 
 use guestscope::facts::btf::KERNEL_BTF;
 use guestscope_contract::Account;
@@ -17,7 +17,7 @@ fn copy(ground: &Ground) {
     std::fs::copy(KERNEL_BTF, ground.path("kernel.btf")).expect("this kernel has BTF");
 }
 
-/// From here on, to programs of this thread, the kernel has none.
+/// Hides the kernel's BTF from programs that this thread starts from now on.
 fn hide() {
     tiny_disk("/sys/kernel/btf".as_ref(), 4096);
 }
@@ -63,7 +63,7 @@ fn a_run_without_any_btf_tells_three_accounts_apart() {
         let seen = done.seen();
         assert_eq!(seen.manifest.fidelity, "tracepoint");
         assert_eq!(seen.requests.len(), 5);
-        // That the accounts of each row add up was checked when they were read.
+        // Reading the folder has checked that the accounts of each row add up.
         for request in &seen.requests {
             assert!(request.root().accounts.get(Account::Cpu) >= 1_000_000, "{:?}", request.root());
         }
@@ -116,7 +116,7 @@ fn the_doctor_says_what_a_file_makes_possible() {
             .filter_map(|hook| hook["hook"].as_str())
             .collect();
         assert_eq!(unsupported, ["iter/task"]);
-        // What runs already is found by the iterator, which needs the kernel's own.
+        // Only the iterator finds running programs, and it needs the kernel's own BTF.
         let start = ground.command(&["attach", "--btf", "kernel.btf", "--pid", "1"]);
         assert_snapshot!(refusal(&ground, start), @r"
         error: attaching needs the task iterator: missing: threads that are already running, for `attach`: needs BTF of the kernel's own
@@ -152,7 +152,7 @@ fn files_that_are_no_btf_of_this_kernel() {
 
     hint: `--btf` takes raw BTF of exactly the running kernel (`uname -r`), as `pahole --btf_encode_detached FILE vmlinux` writes it and https://github.com/aquasecurity/btfhub-archive has it
     ");
-    // Whole, and without what the programs need: a header, one type, no names.
+    // Valid BTF without the types that the programs need: a header, one type, no names.
     let word = u32::to_le_bytes;
     let header = [vec![0x9f, 0xeb, 1, 0], word(24).into(), word(0).into(), word(16).into()].concat();
     let body = [word(16), word(1), word(0), word(0x0100_0000), word(4), word(32)].concat();
@@ -162,7 +162,7 @@ fn files_that_are_no_btf_of_this_kernel() {
 
     hint: `--btf` takes raw BTF of exactly the running kernel (`uname -r`), as `pahole --btf_encode_detached FILE vmlinux` writes it and https://github.com/aquasecurity/btfhub-archive has it
     ");
-    // BTF of a kernel in which two members have changed places.
+    // BTF of a kernel in which two members are swapped.
     let mut btf = std::fs::read(KERNEL_BTF).expect("this kernel has BTF");
     let [files, stack] = ["files", "stack"].map(|name| {
         let text = format!("\0{name}\0");

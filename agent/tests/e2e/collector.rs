@@ -1,5 +1,5 @@
-//! A collector that is away, or dies in the middle: no span vanishes without a word, and the program does not
-//! notice.
+//! A collector that is absent, or dies during a run: each span is sent, kept or counted, and the program is
+//! not affected.
 
 use std::{net::TcpListener, path::Path};
 
@@ -13,7 +13,7 @@ use crate::{
     running::Done,
 };
 
-/// Waits are spans as well, and how many there are is the machine's doing: these tests count.
+/// These tests count spans. Waits are spans, too, and their number depends on the machine.
 const NO_WAITS: [&str; 2] = ["--wait-threshold", "off"];
 
 /// An address without a listener.
@@ -24,7 +24,7 @@ fn nobody() -> String {
     format!("http://{address}")
 }
 
-/// Spans in the file that waits in a run folder.
+/// Number of spans in the spill file of a run folder.
 fn spilled(folder: &Path) -> usize {
     let text = std::fs::read_to_string(folder.join("spill.otlp.jsonl")).expect("spans were spilled");
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -61,7 +61,7 @@ fn absent() {
     );
 }
 
-/// Waits are kept beside the phases: lines of two services, each wait below a phase that is there.
+/// Waits are kept beside the phases: lines of two services, each wait below a phase in the file.
 #[test]
 fn absent_for_waits() {
     let Some(ground) = Ground::new("collector::absent_for_waits") else { return };
@@ -81,8 +81,7 @@ fn absent_for_waits() {
     }
 }
 
-/// What the child's environment says is the program's own business: the agent's collector is not forced upon
-/// it.
+/// OTLP variables in the program's environment are the program's own: the agent does not change them.
 #[test]
 fn named_by_the_environment() {
     let Some(ground) = Ground::new("collector::named_by_the_environment") else { return };
@@ -115,12 +114,12 @@ fn dies_half_way() {
     assert_eq!((sent + kept + dropped, dropped), (all, 0), "{sent} sent, {kept} kept");
     assert!(sent > 0 && kept > 0, "{sent} sent, {kept} kept");
     assert_eq!(spilled(&seen.path), kept);
-    // Jaeger may have taken a batch whose receipt was cut off.
+    // Jaeger may have stored a batch without being able to acknowledge it.
     let arrived: usize = jaeger.look(&service).values().map(Vec::len).sum();
     assert!(arrived >= sent, "{arrived} arrived, {sent} were sent");
 }
 
-/// It comes back: what was kept goes out after all.
+/// The collector comes back: kept spans are sent.
 #[test]
 fn comes_late() {
     let test = "collector::comes_late";

@@ -1,9 +1,9 @@
 //! One cause injected into one of two otherwise equal platforms: `compare` must rank it first, with its size.
 //!
-//! Runs of a program that is left in peace and of the same program with faults take turns. The truth is the
-//! injector's log: what it injected, per request, or how long each request took that was spared, by the
-//! program's own clock. GUESTSCOPE_REPETITIONS=20 makes so many such experiments, and as many of the program
-//! with itself; without it there is one of each kind, which is repeated where somebody else disturbed it.
+//! Runs of a program without faults and of the same program with faults take turns. The truth is the
+//! injector's log: the injected time per request, or the duration of each spared request by the program's own
+//! clock. GUESTSCOPE_REPETITIONS=20 makes 20 such experiments, and 20 of the program against itself; without
+//! it there is one of each kind, which is repeated if other load disturbed it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -26,14 +26,14 @@ use crate::{
 
 /// Runs of each side.
 const RUNS: u32 = 5;
-/// Size of a run: its requests, and the rounds of work in each. Rounds are the same work on
-/// both sides; a time would be measured anew by each.
+/// Size of a run: its requests, and the rounds of work in each. Rounds are equal work on both sides; a time
+/// would be calibrated anew by each run.
 type Length = [&'static str; 2];
-/// Some 5 ms each, of which faults are injected into one in twelve.
+/// Some 5 ms each; one in twelve has a fault.
 const FAULTS: Length = ["72", "2500000"];
-/// Some 0.1 ms each, and enough of them that every metric can be declared.
+/// Some 0.1 ms each, and enough of them for every metric.
 const ALIKE: Length = ["10100", "50000"];
-/// Relative error allowed of an injected size.
+/// Largest relative error of an injected size.
 const SHARE: f64 = 0.10;
 
 struct Experiment {
@@ -60,8 +60,8 @@ impl<'a> Side<'a> {
 }
 
 impl Experiment {
-    /// One run into the folder of its side; what was injected in it, ns. `words` without a fault leave it in
-    /// peace.
+    /// Makes one run, its folder below that of its side; returns the injected time, ns. Without a fault in
+    /// `words` nothing is injected.
     fn run(&self, side: &str, Side { through, words }: Side<'_>, seed: u32) -> u64 {
         let (log, runs) = (self.ground.path("truth.jsonl"), self.ground.path(side));
         let (seed, [requests, rounds]) = (seed.to_string(), self.length);
@@ -74,13 +74,12 @@ impl Experiment {
         let of = |line: &str| -> u64 {
             let line: Value = serde_json::from_str(line).expect("a line is JSON");
             let number = |key: &str| line[key].as_u64().unwrap_or(0);
-            // Reading from a disk takes CPU time as well, which is no waiting, nor is what follows for a CPU.
+            // CPU time of reading, and waiting for a CPU afterwards, are not waiting for the disk.
             let asleep_ns = || number("wall_ns").saturating_sub(number("cpu_ns") + number("run_delay_ns"));
             match line["kind"].as_str() {
                 Some("disk") => asleep_ns(),
-                // Its work is the same each time and it never sleeps: what a request takes longer, it was
-                // without a CPU. The kernel's figure beside it is of more than the request, by the time that
-                // reading it takes.
+                // The work is always the same and never sleeps, so the time by which a request is longer is
+                // time without a CPU. `run_delay_ns` covers more than the request, by the time of reading it.
                 Some("spared") => number("wall_ns"),
                 Some(_) | None => number("ns"),
             }
@@ -88,11 +87,12 @@ impl Experiment {
         std::fs::read_to_string(log).unwrap_or_default().lines().map(of).sum()
     }
 
-    /// Both sides in turns, then the comparison. How much more was injected into the second, ns per request.
+    /// Runs both sides in turns, then compares. Returns by how much more was injected into the second side,
+    /// ns per request.
     fn make(&self, sides: [Side<'_>; 2], seed: u32) -> (f64, Value) {
         let mut injected = [0; 2];
         for turn in 0..RUNS {
-            // The first of a pair is not always the same.
+            // Which side begins alternates.
             for side in if turn % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let seed = seed * 1_000 + turn * 2 + side;
                 injected[side as usize] +=
@@ -131,12 +131,12 @@ fn an_injected_cause_is_ranked_first_with_its_size(#[case] words: &[&str], #[cas
     let test = "compared::an_injected_cause";
     let Some(workloads) = workloads(test, words[0]) else { return };
     let hit: Vec<&str> = words.iter().copied().chain(["--every", "12"]).collect();
-    // The kind is prepared all the same: only its faults are lacking.
+    // The fault's thread and memory are prepared as well; only its injections are missing.
     let spared: Vec<&str> = words.iter().copied().chain(["--every", "1000000"]).collect();
     judge(test, &workloads, [Side::of(&spared), Side::of(&hit)], words, cause);
 }
 
-/// The program is tied to the CPU that another job keeps busy. Untied, it finds the other one.
+/// The program is pinned to the CPU that another job keeps busy. Without pinning it would use another one.
 #[test]
 fn pinning_beside_a_busy_job_is_ranked_first_with_its_size() {
     let test = "compared::pinning_beside";
@@ -167,7 +167,7 @@ fn pinning_beside_a_busy_job_is_ranked_first_with_its_size() {
     });
 }
 
-/// Tells the busy job when the test is over, by whatever way.
+/// Ends the busy job with the test, also if that fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -176,7 +176,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Experiments until one is right, or the number that is asked for, of which 19 in 20 have to be.
+/// Repeats the experiment until one is right; with GUESTSCOPE_REPETITIONS that often, and 19 in 20 must be
+/// right.
 fn judge(test: &str, workloads: &OsStr, sides: [Side<'_>; 2], words: &[&str], cause: &str) {
     let (mut named, mut sized) = (0, 0);
     let experiments = repetitions().unwrap_or(ATTEMPTS);
@@ -191,7 +192,8 @@ fn judge(test: &str, workloads: &OsStr, sides: [Side<'_>; 2], words: &[&str], ca
             let found = causes.iter().find(|known| known["cause"] == cause);
             found.and_then(|known| known["difference_ns"]["value"].as_f64()).unwrap_or(0.0)
         };
-        // After each I/O it may have to wait for a CPU, which the injector's clocks do not tell apart.
+        // After an I/O the thread may wait for a CPU, which the injector's clocks do not separate from the
+        // I/O.
         let then_ns = if words[0] == "disk" { difference_ns("runq") } else { 0.0 };
         let seen_ns = difference_ns(cause) + then_ns;
         let is_named = platform["overall"] == "slower" && first["cause"] == cause;
@@ -241,8 +243,8 @@ fn a_platform_does_not_differ_from_itself() {
         "compare: the same with itself     10 metrics, called different {different}, by more than twice the margin {far} of \
          {experiments}"
     ));
-    // Chance calls one experiment in 20 different: of two experiments one in ten times, and both in one of
-    // 400.
+    // By chance, one equal experiment in 20 is called different: of two experiments one in ten times, both
+    // once in 400.
     let most = (experiments * 3 / 20).max(1);
     assert!(different <= most, "{different} of {experiments}");
     assert!(far == 0 || repetitions().is_none(), "{far} of {experiments}");

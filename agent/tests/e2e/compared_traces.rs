@@ -1,6 +1,5 @@
-//! `compare` of runs out of a real Jaeger says what it says of their folders.
-//!
-//! One side was sent while it ran, the other from its folders afterwards.
+//! `compare` of runs read from a real Jaeger gives the same result as `compare` of their folders. One side
+//! was exported while it ran, the other afterwards from its folders.
 
 use serde_json::Value;
 
@@ -12,11 +11,11 @@ use crate::{
 const RUNS: usize = 3;
 const REQUESTS: &str = "120";
 
-/// Sums of the same numbers in another order, and throughput from wall time, differ in their last digits;
-/// what is computed from them, a p-value above all, by more: 8e-8 of one was seen.
+/// Sums in another order, and throughput from wall time, differ in their last digits; what is computed from
+/// them, p-values above all, differs more: 8e-8 was seen.
 const SHARE: f64 = 1e-5;
 
-/// What both can know.
+/// Removes what only one of the two sources can know.
 fn comparable(mut value: Value) -> Value {
     let fields = value.as_object_mut().expect("an object");
     for only in ["work", "notes"] {
@@ -93,7 +92,7 @@ fn a_jaeger_that_is_none_is_told() {
     assert!(
         said("http://127.0.0.1:9", "a").starts_with("error: no answer from Jaeger: http://127.0.0.1:9: ")
     );
-    // The receiver of spans speaks HTTP as well, and another language.
+    // The port for spans speaks HTTP as well, but has no query API.
     let other = said(&jaeger.http, "a");
     assert!(other.starts_with("error: not an answer of Jaeger's query API: "), "{other}");
     let unknown = said(jaeger.query(), "no such service");

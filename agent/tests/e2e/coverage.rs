@@ -1,20 +1,20 @@
-//! How much of a request lies inside its phases: 99 % and more, of each, or the workload does something
-//! unseen between them. Yields shares, and the requests of a name that have too little of it; the caller
-//! knows which phases there should be.
+//! The share of a request that lies inside its phases: at least 99 % of each, or the workload does unmarked
+//! work between them. Yields shares, and the requests of a name that have less; the caller knows which phases
+//! there should be.
 
 use guestscope::phase::{Phase, PhaseKind, Request};
 use guestscope_contract::Account;
 
 /// Least share of a request's time inside its phases.
 pub(crate) const LEAST: f64 = 0.99;
-/// How often a run may be disturbed: an interrupt between two phases of a short request is the machine's, and
-/// a gap of the program's own would be there every time.
+/// Attempts. An interrupt between two phases of a short request disturbs one run; a gap in the program would
+/// be there every time.
 pub(crate) const ATTEMPTS: u32 = 5;
-/// One in so many requests of a run may be disturbed. A program's own gap between phases would be in each.
+/// One in this many requests of a run may be disturbed. A gap in the program would be in each of them.
 const DISTURBED: usize = 10;
 
-/// The share of a request that lies inside its outermost phases, without the time in which it waited for a
-/// CPU: that can come anywhere. The queue lies before the request, so that neither has it.
+/// The share of a request that lies inside its outermost phases. Time that it waited for a CPU does not
+/// count, since that can happen anywhere. The queue lies before the request and belongs to neither.
 pub(crate) fn share(request: &Request) -> f64 {
     let own = |phase: &Phase| {
         let others = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Throttled);
@@ -25,8 +25,7 @@ pub(crate) fn share(request: &Request) -> f64 {
     inside as f64 / own(root).max(1) as f64
 }
 
-/// Whether its outermost phases follow each other without a gap, from its begin to its end, to the
-/// nanosecond.
+/// Whether its outermost phases follow each other without a gap, from start to end, to the nanosecond.
 pub(crate) fn is_whole(request: &Request) -> bool {
     let root = request.root();
     let mut at_ns = root.start_ns;
@@ -43,7 +42,7 @@ fn is_outermost(root: &Phase, phase: &Phase) -> bool {
     phase.parent == Some(root.id) && phase.kind == PhaseKind::Phase
 }
 
-/// What to say of requests of a name when more than a tenth of them have too little inside their phases.
+/// The message if more than a tenth of the requests of a name have too little time inside their phases.
 pub(crate) fn poor(name: &str, requests: &[&Request]) -> Option<String> {
     let mut shares: Vec<f64> = requests.iter().map(|request| share(request)).collect();
     shares.retain(|share| *share < LEAST);

@@ -1,10 +1,10 @@
-//! Jobs that are no row of the workloads' list, under the agent: of several processes, in an open loop, from
-//! pictures on a disk, beside another job. Each of their requests lies inside its phases, as those of the
-//! rows do.
+//! Jobs that are no row of the workloads' list, under the agent: with several processes, in an open loop, on
+//! pictures from a disk, beside another job. Each of their requests lies inside its phases, as in the rows of
+//! the list.
 //!
 //! Sizes are such that the shortest request takes milliseconds: an edge may take 5 us on a busy virtual
-//! machine, and what it takes before a phase begins is no part of it. One thread each: with more, libtorch's
-//! workers spin against whatever else runs here.
+//! machine, and its time before a phase begins is outside of that phase. One thread each: with more,
+//! libtorch's threads busy-wait beside other load.
 
 use std::{
     collections::BTreeSet,
@@ -24,21 +24,20 @@ use crate::{
     running::Start,
 };
 
-/// What an open loop adds in front of a request.
+/// Phase that an open loop adds in front of a request.
 const QUEUE: &str = "queue";
 
 /// Requests of one name.
 struct Group {
     name: &'static str,
     phases: &'static [&'static str],
-    /// Their number; none where another job decides it by its end.
+    /// Number of the requests; none if the end of another job decides it.
     count: Option<usize>,
     processes: usize,
 }
 
 impl Group {
-    /// What to say of those that came to their ends when too many of them have too little inside their
-    /// phases.
+    /// The message if too many of the requests that ended have too little time inside their phases.
     fn poor(&self, seen: &Seen) -> Option<String> {
         let mut requests = seen.named(self.name);
         requests.retain(|request| request.root().ending == Ending::Ended);
@@ -46,7 +45,7 @@ impl Group {
         coverage::poor(self.name, &requests)
     }
 
-    /// All that holds however busy the machine is.
+    /// Checks that hold however busy the machine is.
     fn check(&self, requests: &[&Request]) {
         let Self { name, phases, count, processes } = self;
         assert_eq!(requests.len(), count.unwrap_or(requests.len()), "{name}");
@@ -59,7 +58,7 @@ impl Group {
     }
 }
 
-/// Runs a workload, and again where the machine disturbed it; `look` is for what holds in each run.
+/// Runs a workload, again if the machine disturbed it; `look` checks what holds in each run.
 fn judge(test: &str, words: &[&OsStr], groups: &[Group], look: impl Fn(&Seen)) {
     let Some(workloads) = program(test) else { return };
     for attempt in 1..=coverage::ATTEMPTS {
@@ -94,7 +93,7 @@ fn words(line: &str) -> Vec<&OsStr> {
 const ALONE: &[&str] = &["data", "forward", "backward", "optimizer"];
 const WORKER: &[&str] = &["pull", "data", "forward", "backward", "push"];
 
-/// The steps of both workers, and all that the parameter server does for them.
+/// The steps of both workers, and the parameter server's requests for them.
 #[rstest]
 #[case::synchronous("covered::a_job_of_several_processes", &[])]
 #[case::asynchronous("covered::a_job_of_several_processes, asynchronous", &["--asynchronous"])]
@@ -117,8 +116,8 @@ fn a_job_of_several_processes(#[case] test: &str, #[case] more: &[&str]) {
     });
 }
 
-/// 400 arrivals a second, of which two workers can do half: what waits for its turn is in the queue, and the
-/// rest in phases.
+/// 400 arrivals a second, of which two workers can serve half: waiting is in the phase `queue`, the rest in
+/// the other phases.
 #[test]
 fn an_open_loop() {
     let test = "covered::an_open_loop";
@@ -134,7 +133,7 @@ fn an_open_loop() {
         for request in seen.named("request") {
             let (root, queue) = (request.root(), &request.phases[1]);
             assert_eq!((queue.kind, queue.name.stored()), (PhaseKind::Queue, QUEUE));
-            // From its arrival to its end nothing lies between the two.
+            // No gap between the queue and the request.
             assert_eq!(queue.start_ns + queue.duration_ns, root.start_ns, "{request:#?}");
             assert!(coverage::is_whole(request), "{request:#?}");
             queued_ns += queue.duration_ns;
@@ -179,7 +178,7 @@ fn training_from_a_disk(#[case] test: &str, #[case] shards: Option<&str>) {
     });
 }
 
-/// A folder of JPEG files: those that `infer ic` makes for itself. None where it cannot be run.
+/// A folder of JPEG files, made by `infer ic`. None if that cannot be run here.
 fn pictures(ground: &Ground, workloads: &OsStr) -> Option<PathBuf> {
     let cache = ground.path("cache");
     let mut make = Command::new(workloads);
@@ -195,7 +194,7 @@ fn pictures(ground: &Ground, workloads: &OsStr) -> Option<PathBuf> {
     folders.find(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"images-")))
 }
 
-/// The job beside is ended in the middle of a step, which is not looked at.
+/// The second job is ended in the middle of a step; that step is not checked.
 #[test]
 fn a_job_beside_another() {
     let line = "train mnist --threads 1 --batch 64 --steps 30 --warmup 2 --json --beside";

@@ -1,4 +1,4 @@
-//! The agent dies in the middle: the program does not notice, and what was seen stays readable.
+//! The agent is killed during a run: the program is not affected, and what was written stays readable.
 
 use guestscope::{clock, folder::State};
 use nix::sys::signal::Signal;
@@ -8,7 +8,7 @@ use crate::{
     ground::{Ground, eventually},
 };
 
-/// Rows are written every second; another tick and a busy disk may come on top.
+/// Rows are written every second; one more interval and a busy disk may be added.
 const MOST_LOST_NS: u64 = 2_000_000_000;
 
 #[test]
@@ -44,7 +44,7 @@ fn a_killed_agent_leaves_the_program_and_what_it_saw() {
     }
 }
 
-/// Number and end of each request that the program has noted.
+/// Number and end time of each request that the program has noted.
 fn noted(book: &str) -> Vec<(u64, u64)> {
     let pair = |line: &str| {
         let (number, end_ns) = line.split_once(' ')?;
@@ -54,7 +54,7 @@ fn noted(book: &str) -> Vec<(u64, u64)> {
     book.lines().filter(|_| book.ends_with('\n')).filter_map(pair).collect()
 }
 
-/// Killed together with the program, as by a machine that runs out of memory.
+/// Agent and program are killed together, as on a machine that runs out of memory.
 #[test]
 fn a_run_that_is_killed_as_a_whole_is_readable() {
     let Some(ground) = Ground::new("crash::a_run_that_is_killed_as_a_whole_is_readable") else { return };

@@ -1,7 +1,7 @@
-//! Graphics processors while a program runs, by a stub of NVIDIA's library: its readings are in the rows, in
-//! the manifest, in the summary and on slow spans; that it hangs or dies ends the readings and nothing else.
+//! Graphics processors during a run, by a stub of NVIDIA's library: its readings are in the rows, the
+//! manifest, the summary and on slow spans. If it hangs or dies, only the readings end.
 //!
-//! No machine with a device takes part: that a real library answers like the stub is not tested here.
+//! No machine with a device takes part: it is not tested whether a real library answers like the stub.
 
 use guestscope::{
     folder::{Folder, Sample},
@@ -16,14 +16,14 @@ use crate::{
     running::{Done, Start},
 };
 
-/// A run of 30 requests of 100 ms over the stub, which behaves so.
+/// A run of 30 requests of 100 ms, with a stub of this behaviour.
 fn observed(ground: &Ground, behaviour: &str) -> Start {
     let run = ground.run_subject(&["requests", "30", "20000", "80000"]);
     let run = run.environment("GUESTSCOPE_NVML", example("libnvidia_ml_stub.so"));
     if behaviour.is_empty() { run } else { run.environment("GUESTSCOPE_NVML_STUB", behaviour) }
 }
 
-/// What was read of a device.
+/// Readings of one device.
 fn readings(done: &Done, device: u32) -> Vec<GpuReading> {
     let folder = Folder::open(only_folder(&done.folder.join("runs"))).expect("a run folder");
     let samples = folder.samples().expect("it has samples").map(|sample| sample.expect("it can be read"));
@@ -42,7 +42,7 @@ fn what_a_library_tells_is_kept_and_told() {
         let rows = readings(&done, device);
         assert!(rows.len() >= 5, "{rows:?}");
         assert!(rows.is_sorted_by_key(|row| row.time_ns));
-        // As the stub counts.
+        // The values that the stub returns.
         for (number, row) in (1_u64..).map(|number| number % 20).zip(&rows) {
             assert_eq!(row.utilization_percent, Some(40 + 30 * u64::from(device) + number), "{row:?}");
             assert_eq!(row.power_mw, Some(300_000 + 50_000 * u64::from(device) + 1_000 * number));
@@ -74,7 +74,7 @@ fn what_a_library_tells_is_kept_and_told() {
     assert!(command(&["report"]).contains("GPU 1 busy"));
 }
 
-/// The program goes on, all of it is seen, and what was read before stays.
+/// The program runs on and is observed completely, and earlier readings stay.
 #[rstest]
 #[case::no_driver("no-driver", "initialising NVML", 0..=0)]
 #[case::dies_at_once("crash-init", "signal 6", 0..=0)]
@@ -101,8 +101,8 @@ fn a_library_that_fails_harms_nothing(
     assert!(rows.contains(&read), "{read} of {rows:?}");
 }
 
-/// The NVML process is user `nobody`, has no privilege, has its own name, and ends with the agent, also if
-/// the agent is killed while it hangs.
+/// The NVML process is user `nobody`, has no privilege and its own name, and ends with the agent, also if the
+/// agent is killed while it hangs.
 #[test]
 fn the_helper_may_nothing_and_does_not_outlive_the_agent() {
     let Some(ground) = Ground::new("devices::the_helper_may_nothing_and_does_not_outlive_the_agent") else {

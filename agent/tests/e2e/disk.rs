@@ -1,4 +1,4 @@
-//! Disks that are full, small or gone: the program goes on, and the summary says what is missing.
+//! Disks that are full, small or gone: the program runs on, and the summary says what is missing.
 
 use std::{fs, io::Write as _};
 
@@ -10,7 +10,7 @@ use crate::{
     mounts::{in_private_mounts, tiny_disk},
 };
 
-/// Fills up in the middle of the run.
+/// The disk becomes full during the run.
 #[test]
 fn full_in_the_middle() {
     let test = "disk::full_in_the_middle";
@@ -22,7 +22,7 @@ fn full_in_the_middle() {
         // Without long waits, whose number is unknown.
         let start = ground.run().words(&["--wait-threshold", "off"]).program(subject());
         let run = start.words(&["requests", "1500", "100", "1900"]).spawn();
-        // More than a second of them: what is written is written every second.
+        // For more than a second, since rows are written every second.
         eventually("some requests", || (ground.book().lines().count() > 700).then_some(()));
         let mut ballast = fs::File::create(runs.join("ballast")).expect("the disk is writable");
         while ballast.write_all(&[1; 512]).is_ok() {}
@@ -35,7 +35,7 @@ fn full_in_the_middle() {
         assert!(error.contains("No space left on device"), "{summary}");
         let seen = Seen::read(&only_folder(&runs));
         assert!(!seen.requests.is_empty() && seen.requests.len() < 1500, "{} requests", seen.requests.len());
-        // What is kept and what is lost is all there was: three phases a request, and the process.
+        // Kept and lost rows add up to all there were: three phases for each request, and the process.
         let kept =
             seen.requests.iter().map(|request| request.phases.len()).sum::<usize>() + seen.processes.len();
         assert_eq!(
@@ -48,13 +48,13 @@ fn full_in_the_middle() {
     });
 }
 
-/// Rows of other tables that were lost: threads, samples and marks are in the same sum.
+/// Lost rows of other tables: the counter includes threads, samples and marks.
 fn lost_elsewhere(seen: &Seen) -> u64 {
-    // One thread.
+    // The subject has one thread.
     1 - seen.threads.len() as u64
 }
 
-/// Full from the start: not even a manifest fits.
+/// The disk is full from the start: there is no room even for a manifest.
 #[test]
 fn full_from_the_begin() {
     let test = "disk::full_from_the_begin";
@@ -78,7 +78,7 @@ fn full_from_the_begin() {
     });
 }
 
-/// Somebody deletes the run folder under the agent's feet.
+/// The run folder is deleted during the run.
 #[test]
 fn the_folder_is_deleted_meanwhile() {
     let Some(ground) = Ground::new("disk::the_folder_is_deleted_meanwhile") else { return };
@@ -87,8 +87,8 @@ fn the_folder_is_deleted_meanwhile() {
     fs::remove_dir_all(ground.path("runs")).expect("the folder is ours");
     let done = run.finish();
     assert!(ground.book().contains("done"));
-    // The program ended well, and that is what counts. What was open can still be summed up; that nothing
-    // could be kept is said.
+    // The agent returns the program's exit code. It still prints a summary of what it has in memory, and says
+    // that nothing was kept.
     let done = done.expect(0);
     let summary = done.summary();
     assert_eq!(summary["requests"], 300, "{summary}");
@@ -97,7 +97,7 @@ fn the_folder_is_deleted_meanwhile() {
     assert!(done.loss("rows_lost") > 900, "{summary}");
 }
 
-/// Somebody renames it: everything is written all the same.
+/// The run folder is renamed during the run: everything is written all the same.
 #[test]
 fn the_folder_is_renamed_meanwhile() {
     let Some(ground) = Ground::new("disk::the_folder_is_renamed_meanwhile") else { return };

@@ -14,12 +14,12 @@ use crate::{
 
 /// Requests without end: each works for 100 us and waits for 900 us.
 const REQUESTS: [&str; 4] = ["requests", "100000000", "100", "900"];
-/// Where the libraries of programs that are not static lie.
+/// Folders of the libraries of programs that are not static.
 const LIBRARIES: [&str; 4] = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache"];
 
 fn podman(arguments: &[&str]) -> Command {
     let mut command = Command::new("podman");
-    // No daemon of systemd has to be there.
+    // These options work without systemd.
     command.args(["--runtime", "runc", "--cgroup-manager", "cgroupfs"]).args(arguments);
     command
 }
@@ -34,7 +34,7 @@ fn said(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A container that runs the subject, and the image that it was made from; both go with it.
+/// A container that runs the subject, and its image; both are removed when this is dropped.
 struct Container {
     name: String,
     id: String,
@@ -46,7 +46,7 @@ impl Container {
         let name = format!("guestscope-e2e-{}", std::process::id());
         let image = format!("localhost/{name}:1");
         let tar = ground.path("image.tar");
-        // An image of nothing: all that the program needs is lent.
+        // An empty image: all files that the program needs are mounted.
         let empty = ground.path("empty");
         std::fs::create_dir(&empty).expect("the folder is new");
         said(Command::new("tar").arg("-cf").arg(&tar).arg("-C").arg(&empty).arg("."));
@@ -69,7 +69,7 @@ impl Drop for Container {
     }
 }
 
-/// By its name, or a prefix of its ID or name: each attaches to the program in it.
+/// By its name, and by prefixes of its ID and of its name: each attaches to the program in it.
 #[test]
 fn a_container_of_podman() {
     let test = "engines::a_container_of_podman";

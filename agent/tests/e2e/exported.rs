@@ -1,5 +1,5 @@
-//! `guestscope export` of a real run says what the live export of the same run said, span by span, and Jaeger
-//! takes it.
+//! `guestscope export` of a real run gives the spans that the live export of that run gave, and Jaeger
+//! accepts them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     jaeger::{Jaeger, Span, resource_spans, service},
 };
 
-/// Spans by trace and number, each with the service that it belongs to.
+/// Spans by trace and span id, each with its scope, which differs between the two services.
 fn spans(lines: &str) -> BTreeMap<(String, String), (Value, Value)> {
     let mut all = BTreeMap::new();
     for line in lines.lines() {
@@ -29,7 +29,7 @@ fn spans(lines: &str) -> BTreeMap<(String, String), (Value, Value)> {
     all
 }
 
-/// What only the whole run can tell: a live export knows the first hundred requests alone.
+/// Removes what only the complete run can tell: a live export judges after its first hundred requests.
 fn without_verdict(span: &Value) -> Value {
     let mut span = span.clone();
     let attributes = span["attributes"].as_array_mut().expect("a list");
@@ -40,7 +40,7 @@ fn without_verdict(span: &Value) -> Value {
 #[test]
 fn a_folder_becomes_the_same_spans_as_its_run() {
     let Some(ground) = Ground::new("exported::a_folder_becomes_the_same_spans_as_its_run") else { return };
-    // Nobody listens there, so that all spans are kept in the folder.
+    // Nobody listens on this port, so all spans stay in the folder.
     let run = ground.run().words(&["--otlp", "http://127.0.0.1:9"]).program(subject());
     let done = run.words(&["waits", "20"]).finish().expect(0);
     let folder = only_folder(&done.folder.join("runs"));
@@ -56,7 +56,7 @@ fn a_folder_becomes_the_same_spans_as_its_run() {
     }
 }
 
-/// All content of a span, except what Jaeger adds to it.
+/// The content of a span, without what Jaeger adds.
 fn told(span: &Span) -> String {
     let Span { trace, id, parent, name, start_ns, end_ns, attributes, events, events_left_out, resource } =
         span;
@@ -68,8 +68,8 @@ fn told(span: &Span) -> String {
     )
 }
 
-/// The folder of a run without any export, sent to Jaeger afterwards: each span is there once, as the lines
-/// have it, and is found by what the whole run says of it.
+/// The folder of a run without live export, sent to Jaeger afterwards: each span is there once and equals the
+/// line, and the search finds it by the causes of the complete run.
 #[test]
 fn a_folder_arrives_in_jaeger_and_is_found_by_its_causes() {
     let test = "exported::a_folder_arrives_in_jaeger_and_is_found_by_its_causes";
@@ -93,7 +93,7 @@ fn a_folder_arrives_in_jaeger_and_is_found_by_its_causes() {
     check_search(&jaeger, &service, &lines);
 }
 
-/// Each value that any request has of these finds exactly the requests that have it.
+/// For each value of these attributes, the search finds exactly the requests that have it.
 fn check_search(jaeger: &Jaeger, service: &str, lines: &[Value]) {
     let mut by_value = BTreeMap::<(&str, String), Vec<String>>::new();
     for span in lines.iter().flat_map(|line| resource_spans(&line["resourceSpans"])) {

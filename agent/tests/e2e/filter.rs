@@ -1,13 +1,13 @@
-//! A filter of system calls, as a container engine puts before its containers.
+//! A filter of system calls such as container engines install.
 
 use std::io;
 
-/// bpf(2), as most engines refuse it.
+/// bpf(2), which most engines refuse.
 pub(crate) const BPF_ALONE: [libc::c_long; 2] = [libc::SYS_bpf, libc::SYS_bpf];
-/// With pidfd_open(2), which an older kernel or another one may not have.
+/// pidfd_open(2) as well, which older kernels, and others, do not have.
 pub(crate) const BPF_AND_PIDFD: [libc::c_long; 2] = [libc::SYS_bpf, libc::SYS_pidfd_open];
 
-/// This process and all that it starts are refused the first call by EPERM, the other one by ENOSYS.
+/// For this process and all that it starts: refuses the first call with EPERM, the second with ENOSYS.
 pub(crate) fn refuse_calls([forbidden, missing]: [libc::c_long; 2]) -> io::Result<()> {
     const NUMBER: u32 = 0; // `seccomp_data.nr`
     let errno = |errno: i32| libc::SECCOMP_RET_ERRNO | errno as u32;

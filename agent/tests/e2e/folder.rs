@@ -1,4 +1,4 @@
-//! What a run left on disk, read back by the agent's own reader, and what must hold for every run.
+//! Reads a run folder back with the agent's own reader, and checks what must hold for every run.
 //!
 //! Yields [`Seen`]. Reading checks the invariants: accounts add up, children lie in their parents, a
 //! request's rows stand together. It does not know what the program did.
@@ -77,7 +77,7 @@ impl Seen {
         rows.map(|row| row.expect("and are whole")).collect()
     }
 
-    /// What the folder names as the cause of each slow phase, by the number of its row.
+    /// The cause that the folder names for each slow phase, by row number.
     pub(crate) fn causes(&self) -> HashMap<u64, String> {
         let folder = Folder::open(&self.path).expect("it is a run folder");
         let rows = folder.phases().expect("phases can be read").map(|row| row.expect("and are whole"));
@@ -120,7 +120,7 @@ pub(crate) fn phase<'a>(request: &'a Request, name: &str) -> &'a Phase {
         .unwrap_or_else(|| panic!("no phase {name}: {request:#?}"))
 }
 
-/// What holds for every request, whatever happened to the program.
+/// Invariants of a request, whatever happened to the program.
 fn check(request: &Request) {
     let root = request.root();
     assert_eq!((root.id, root.parent), (root.root, None), "{root:?}");

@@ -1,7 +1,8 @@
-//! Calls of functions as phases, in a program of C that calls them in every way, and what lies between USDT
+//! Calls of functions as phases, in a C program that calls them in every way, and intervals between USDT
 //! probes.
 //!
-//! The program prints the same with and without; what it did is known, so each call is found or counted.
+//! The program prints the same with and without the agent; its calls are known, so each must be found or
+//! counted.
 
 use std::{path::PathBuf, process::Command};
 
@@ -13,7 +14,7 @@ use crate::{
     running::{Done, Start},
 };
 
-/// Compiles a program of the tests into the ground's folder; none, with a word on stdout, where there is no
+/// Compiles one of the tests' programs into the test's folder; none, with a note on stdout, without a
 /// compiler.
 pub(crate) fn compiled(
     ground: &Ground,
@@ -56,7 +57,7 @@ pub(crate) fn told(done: &Done, source: &str, phase: &str) -> Vec<String> {
     all.filter_map(|text| text.as_str()?.strip_prefix(&begin).map(str::to_owned)).collect()
 }
 
-/// Each of these is part of something that was said of a function.
+/// The messages about a function contain each of these texts.
 fn assert_told(done: &Done, phase: &str, parts: &[&str]) {
     let told = told(done, "function", phase);
     for part in parts {
@@ -137,7 +138,7 @@ fn threads_and_forked_children_have_calls_of_their_own() {
     }
 }
 
-/// Some are shown, all are counted, and the source says which part is missing.
+/// Some calls become phases, all are counted, and the source says what share is missing.
 #[test]
 fn a_function_that_is_called_all_the_time_is_thinned() {
     const CALLS: u64 = 300_000;
@@ -160,7 +161,7 @@ fn a_function_that_is_called_all_the_time_is_thinned() {
     } else {
         assert_eq!(calls, CALLS, "{told:#?}");
     }
-    // Each one that is lost is one edge of two, at most.
+    // Each lost call loses at most one of its two edges.
     assert!(
         shown + left_out + lost >= calls && shown + left_out <= calls,
         "{shown} {left_out} {lost} {told:#?}"
@@ -184,7 +185,7 @@ fn names_are_those_that_people_write_and_exceptions_lose_what_they_leave() {
     assert_told(&done, "check", &["model::Session::check in ", "30 calls", "10 calls of"]);
 }
 
-/// What is not there is said with what is like it, and the program runs all the same.
+/// The error suggests the most similar name, and the program runs all the same.
 #[test]
 fn a_function_that_is_not_there_names_the_nearest() {
     let test = "functions::a_function_that_is_not_there_names_the_nearest";
@@ -216,7 +217,7 @@ fn library(ground: &Ground, name: &str) -> PathBuf {
     path
 }
 
-/// A file that takes the place of another one has probes of its own.
+/// A file that replaces another gets probes of its own.
 #[test]
 fn libraries_are_found_when_they_are_loaded_and_replaced() {
     let test = "functions::libraries_are_found_when_they_are_loaded_and_replaced";
@@ -241,7 +242,7 @@ fn libraries_are_found_when_they_are_loaded_and_replaced() {
     assert_eq!(numbers, [twenty.clone(), twenty].concat());
 }
 
-/// A file that is written to has other code at that place, perhaps.
+/// A file that is written to may have other code at the probe's place.
 #[test]
 fn a_library_that_is_overwritten_loses_its_probes() {
     let test = "functions::a_library_that_is_overwritten_loses_its_probes";
@@ -264,7 +265,7 @@ fn a_library_that_is_overwritten_loses_its_probes() {
     assert_eq!(done.code(), 0, "{}", done.stderr);
 }
 
-/// Its library is meant by the name that it calls itself, as `libcuda.so.1` of NVIDIA's is.
+/// The library is named by its soname, as `libcuda.so.1` of NVIDIA's would be.
 #[test]
 fn a_program_that_runs_is_attached_to() {
     let test = "functions::a_program_that_runs_is_attached_to";
@@ -288,7 +289,7 @@ fn a_program_that_runs_is_attached_to() {
     assert_eq!(subject.finish().code(), 0);
 }
 
-/// Debian's Python has them: each collection of garbage is a phase, with its generation as the number.
+/// Debian's Python has probes: each garbage collection is a phase, with the generation as its number.
 #[test]
 fn what_lies_between_two_probes_is_a_phase() {
     let test = "functions::what_lies_between_two_probes_is_a_phase";

@@ -1,4 +1,4 @@
-//! Requests of a Go server, by its port: they are where the goroutine is that has received them.
+//! Requests of a Go server, by its port: they follow the goroutine that received them.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use crate::{
     requests::{Server, in_order, port, served_with},
 };
 
-/// Asks a server for one path, and returns the time until the answer, and what was seen.
+/// Sends a request for one path to a server, and returns the time until the answer, and the run's content.
 fn asked(test: &str, options: &[&str], path: &str) -> Option<(Duration, Seen)> {
     let asked = served_with(test, options, (&Server::Go, port), |address| address.connect().ask(path));
     let (asked, seen, done) = asked?;
     let mut losses = done.losses();
-    // The program ends inside what serves the connection of the request that ends it.
+    // The server exits inside the function that serves the connection of the last request.
     losses.retain(|loss| *loss != ("pairing_unended_phases".to_owned(), 1) || options.is_empty());
     assert!(losses.is_empty(), "{losses:?}");
     Some((asked, seen))
 }
 
-/// It took some 200 ms, nearly all of it on no thread, while others computed for half of that.
+/// The phase took some 200 ms, nearly all of it on no thread, while others computed for half of that time.
 fn assert_was_away(phase: &Phase, asked: Duration) {
     let [took, suspended] = [phase.duration_ns, phase.suspended_ns].map(Duration::from_nanos);
     assert!(took <= asked + Duration::from_millis(50), "{took:?} of {asked:?}");
@@ -29,7 +29,7 @@ fn assert_was_away(phase: &Phase, asked: Duration) {
     assert!(phase.accounts.get(Account::Cpu) < phase.suspended_ns / 4, "{phase:?}");
 }
 
-/// What other goroutines do on its thread between two parts is not the request's.
+/// The work of other goroutines on its thread between two parts of the answer does not count for the request.
 #[test]
 fn what_is_answered_in_parts_has_no_time_of_others() {
     let test = "goroutine_requests::what_is_answered_in_parts_has_no_time_of_others";
@@ -39,7 +39,7 @@ fn what_is_answered_in_parts_has_no_time_of_others() {
     assert_was_away(requests[0].root(), asked);
 }
 
-/// The same within a function that waits for the parts: request and function leave the thread together.
+/// The same inside a function that waits for the parts: request and function leave the thread together.
 #[test]
 fn so_it_has_with_a_function_inside() {
     let test = "goroutine_requests::so_it_has_with_a_function_inside";
@@ -54,7 +54,7 @@ fn so_it_has_with_a_function_inside() {
     assert_was_away(stream, asked);
 }
 
-/// A function that serves a whole connection is around its requests, and leaves the thread with them.
+/// A function that serves a whole connection contains its requests, and leaves the thread with them.
 #[test]
 fn a_function_around_them_takes_them_along() {
     let test = "goroutine_requests::a_function_around_them_takes_them_along";
@@ -67,7 +67,7 @@ fn a_function_around_them_takes_them_along() {
     assert_was_away(slept, asked);
 }
 
-/// A goroutine that hands its request to another one and ends takes nothing of it into the next one.
+/// A goroutine that passes its request to another one and ends leaves nothing to the thread's next goroutine.
 #[test]
 fn one_that_ends_leaves_its_request() {
     let test = "goroutine_requests::one_that_ends_leaves_its_request";

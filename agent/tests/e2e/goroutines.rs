@@ -1,4 +1,4 @@
-//! Functions of Go's, whose callers leave their threads in the middle of them, and whose stacks move.
+//! Go functions: their goroutines leave the thread in the middle of a call, and their stacks move.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::{
 
 const HANDLES: usize = 200;
 
-/// How long a call took from inside and from outside, by its number.
+/// How long each call took, measured inside and outside of it, by its number.
 fn said(stdout: &str) -> HashMap<u64, [u64; 2]> {
     let one = |line: &str| {
         let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
@@ -32,7 +32,7 @@ const PHASES: [&str; 4] = [
     "ends=program:main.ends",
 ];
 
-/// Each call of `handle` is a request that lies between what the program measured inside and outside of it.
+/// Each call of `handle` is a request whose duration lies between the two measurements of the program.
 fn assert_handles(done: &Done, said: &HashMap<u64, [u64; 2]>) {
     assert_eq!(said.len(), HANDLES);
     let seen = done.seen();
@@ -47,14 +47,14 @@ fn assert_handles(done: &Done, said: &HashMap<u64, [u64; 2]>) {
         assert_eq!((inner.name.stored(), inner.parent), ("inner", Some(root.id)));
         let [inside, outside] = said[&root.request];
         assert!((inside..=outside).contains(&root.duration_ns), "{inside} to {outside}: {root:#?}");
-        // It slept for 2 ms on no thread, which is no account's time, but where its thread lost the CPU just
-        // as it gave the goroutine up.
+        // It slept for 2 ms on no thread, which is no account, unless its thread lost the CPU while it gave
+        // the goroutine up.
         let away_ns = inner.suspended_ns + inner.accounts.get(Account::Runq);
         assert!(away_ns >= 2_000_000 && root.suspended_ns >= inner.suspended_ns, "{handle:#?}");
     }
 }
 
-/// As it is built by default, and without symbols, where it may be loaded anywhere too.
+/// Built as by default, and stripped and position-independent.
 #[rstest]
 #[case::whole(&[])]
 #[case::stripped(&["-ldflags=-s -w"])]
@@ -97,8 +97,8 @@ fn a_program_of_go_that_runs_is_attached_to() {
     assert_handles(&done, &said(&std::fs::read_to_string(ground.path("said")).expect("it is ours")));
 }
 
-/// Behind a system call, a goroutine that has lost its turn is queued: what its thread does from there on is
-/// not its own.
+/// After a system call, a goroutine that has lost its turn is queued: from then on its thread works for
+/// others.
 #[test]
 fn a_goroutine_that_lost_its_turn_leaves_its_thread() {
     let test = "goroutines::a_goroutine_that_lost_its_turn_leaves_its_thread";
@@ -115,8 +115,8 @@ fn a_goroutine_that_lost_its_turn_leaves_its_thread() {
         assert!((inside..=outside).contains(&root.duration_ns), "{inside} to {outside}: {root:#?}");
         assert!(root.accounts.get(Account::Sleep) >= 5 * 2_000_000, "{root:#?}");
     }
-    // Waits for a turn are no thread's: neither as its thread sleeps until it is wanted, nor as it works for
-    // others. A call that is fast enough keeps its turn.
+    // Waiting for a turn is on no thread, whether the thread sleeps or works for others. A goroutine whose
+    // call is fast enough keeps its turn.
     let sum = |of: &dyn Fn(&Phase) -> u64| blocks.iter().map(|request| of(request.root())).sum::<u64>();
     let of_others = sum(&|root| root.accounts.get(Account::Lock) + root.accounts.get(Account::Cpu));
     let away = sum(&|root| root.suspended_ns);
@@ -124,7 +124,7 @@ fn a_goroutine_that_lost_its_turn_leaves_its_thread() {
     assert!(done.losses().is_empty(), "{:?}", done.losses());
 }
 
-/// The goroutines of the next program are others, at the same addresses.
+/// The next program has other goroutines at the same addresses.
 #[test]
 fn a_replaced_program_leaves_no_calls_to_the_next() {
     let test = "goroutines::a_replaced_program_leaves_no_calls_to_the_next";

@@ -1,7 +1,7 @@
-//! Base of every test: the agent's binary, a folder of its own, and words for what is missing here.
+//! The base of every test: the agent's binary, a temporary folder, and messages for what this machine lacks.
 //!
-//! Yields [`Ground`], from which runs are started. A test whose need is absent says so and returns; it never
-//! fails for that. It starts nothing but `guestscope doctor`, once.
+//! Yields [`Ground`], which starts runs. A test that lacks something says so and returns; it does not fail.
+//! Ground itself starts only `guestscope doctor`, once.
 
 use std::{
     ffi::OsString,
@@ -17,10 +17,10 @@ use tempfile::TempDir;
 
 use crate::running::Start;
 
-/// Longest time of anything here.
+/// Limit of every wait.
 pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
-/// The agent, or why no test can use it.
+/// The agent's binary, or the reason why no test can use it.
 static AGENT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
     let agent = variable("GUESTSCOPE_BIN").map(PathBuf::from).ok_or("GUESTSCOPE_BIN is not set")?;
     if !nix::unistd::geteuid().is_root() {
@@ -39,8 +39,7 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Says why a test had to be left out, in the form that the project's test verb counts; past libtest's
-/// capture.
+/// Reports a skipped test in the form that the project's test verb counts, written past libtest's capture.
 pub(crate) fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stdout(), "skipped: {name}: {reason}");
 }
@@ -52,21 +51,20 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// Makes it for the test of this name; none, with a word on stdout, where nothing can be observed.
+    /// For the test of this name; none, with a note on stdout, if nothing can be observed here.
     pub(crate) fn new(test: &str) -> Option<Self> {
         Some(Self::with(AGENT.as_ref().map_err(|reason| skipped(test, reason)).ok()?.clone()))
     }
 
-    /// With this agent, whatever may be observed here: tests that ask for less than [`Self::new`] judge that
-    /// themselves.
+    /// With this agent, without checking what can be observed: for tests that need less than [`Self::new`].
     pub(crate) fn with(agent: PathBuf) -> Self {
         let folder = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a folder can be made");
-        // Programs of other users shall find their way in.
+        // Programs of other users have to enter it.
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
         Self { agent, folder }
     }
 
-    /// Something in this test's folder.
+    /// A path in this test's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -76,17 +74,17 @@ impl Ground {
         &self.agent
     }
 
-    /// The subject's notes so far.
+    /// The notes that the subject has written so far.
     pub(crate) fn book(&self) -> String {
         std::fs::read_to_string(self.path("book")).unwrap_or_default()
     }
 
-    /// Any command of the agent.
+    /// A command of the agent.
     pub(crate) fn command(&self, words: &[&str]) -> Start {
         Start::new(self.folder.path(), &self.agent).words(words)
     }
 
-    /// `guestscope run --json` into the folder `runs`; options and the program are still to come.
+    /// `guestscope run --json` into the folder `runs`; the caller adds options and the program.
     pub(crate) fn run(&self) -> Start {
         let runs = self.path("runs");
         let start = self.command(&["run", "--json", "--output"]).word(runs);
@@ -99,7 +97,7 @@ impl Ground {
     }
 }
 
-/// An example's binary lies beside this test's folder.
+/// Examples are built beside this test's folder.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
     let profile = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
@@ -108,7 +106,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
     program
 }
 
-/// The program that does one known thing.
+/// The subject: a program that does known things.
 pub(crate) fn subject() -> PathBuf {
     example("e2e_subject")
 }
@@ -123,7 +121,7 @@ pub(crate) fn file(below_the_crate: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(below_the_crate)
 }
 
-/// An interpreter; none, with a word on stdout, where there is none.
+/// A Python interpreter; none, with a note on stdout, if there is none.
 pub(crate) fn python(test: &str) -> Option<PathBuf> {
     let given = variable("GUESTSCOPE_PYTHON").map(PathBuf::from);
     let found = given.or_else(|| guestscope::child::resolve("python3").ok());
@@ -133,7 +131,7 @@ pub(crate) fn python(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Looks again and again until there is a value.
+/// Repeats `look` until it gives a value.
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {

@@ -1,4 +1,4 @@
-//! Control groups of a test's own, in whatever hierarchy this machine has, gone when the test ends.
+//! Control groups for a test, in the hierarchy that this machine has; removed when the test ends.
 
 use std::{
     fs,
@@ -9,22 +9,22 @@ use std::{
 
 use crate::ground::skipped;
 
-/// A group and what is made below it. Processes that still live there are moved up before it goes.
+/// A group and its children. When it is dropped, remaining processes are moved up first.
 pub(crate) struct Group {
     home: PathBuf,
     directory: PathBuf,
 }
 
 impl Group {
-    /// A group of this name with a number behind it, if names may be changed; else below one that has the
-    /// number. None, with a word on stdout, where groups cannot be made.
+    /// The group `below` inside a new group with a unique name; that group itself if `below` is empty. None, with
+    /// a note on stdout, if groups cannot be made.
     pub(crate) fn new(test: &str, below: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
         let hierarchies = mounts.lines().filter_map(hierarchy).filter(|(at, ..)| !at.ends_with("/cpuset"));
         Self::in_one_of(test, below, hierarchies.map(|(at, ..)| at))
     }
 
-    /// The same in the hierarchy that rules CPU time: where version 1 does not, version 2 does.
+    /// In the hierarchy that has the CPU controller: version 1 if it does, else version 2.
     pub(crate) fn of_cpu_time(test: &str, below: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
         let all: Vec<_> = mounts.lines().filter_map(hierarchy).collect();
@@ -34,7 +34,7 @@ impl Group {
         let one = old.or_else(|| all.iter().find(|(_, kind, _)| *kind == "cgroup2"));
         let mut group = Self::in_one_of(test, "", one.map(|(at, ..)| *at).into_iter())?;
         if old.is_none() {
-            // In version 2 a group rules the CPU time of those in it only where the one above it says so.
+            // In version 2 the parent has to enable the CPU controller for its children.
             let mount = group.home.parent().expect("it lies in a mount");
             for above in [mount, &group.home] {
                 fs::write(above.join("cgroup.subtree_control"), "+cpu").expect("root may");
@@ -70,7 +70,7 @@ impl Group {
         format!("/{}", self.directory.strip_prefix(mount).expect("the same").display())
     }
 
-    /// Moves a process into it, or into a group below it.
+    /// Moves a process into the group, or into a child of it.
     pub(crate) fn take(&self, below: &str, pid: i32) {
         let directory = self.directory.join(below);
         fs::create_dir_all(&directory).expect("the group is ours");
@@ -82,7 +82,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let root = self.home.parent().expect("it lies in a mount").join("cgroup.procs");
         let end = Instant::now() + Duration::from_secs(5);
-        // What has just ended still counts for a moment.
+        // Processes that have just ended count as members for a moment.
         while self.home.exists() && Instant::now() < end {
             remove(&self.home, &root);
             std::thread::sleep(Duration::from_millis(5));
@@ -90,7 +90,7 @@ impl Drop for Group {
     }
 }
 
-/// Where a hierarchy is mounted, of which kind, and with which options.
+/// Mount point, file system and options of a hierarchy.
 fn hierarchy(line: &str) -> Option<(&str, &str, &str)> {
     let mut fields = line.split(' ');
     let (at, kind, options) = (fields.nth(1)?, fields.next()?, fields.next()?);

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 
 use crate::ground::{Ground, eventually, subject};
 
-/// A terminal that is read all the time; the name by which a program opens it.
+/// A terminal that this test reads all the time; gives the path by which a program opens it.
 fn terminal() -> OsString {
     let mut name = [0; 64];
     // SAFETY: a descriptor of our own, and a buffer as long as is said.
@@ -24,12 +24,12 @@ fn terminal() -> OsString {
         assert_eq!(libc::ptsname_r(line, name.as_mut_ptr(), name.len()), 0, "they have names");
         File::from_raw_fd(line)
     };
-    // SAFETY: what was written there ends with a zero.
+    // SAFETY: the buffer holds a string that ends with a zero.
     let path = unsafe { CStr::from_ptr(name.as_ptr()) };
     let path = OsStr::from_bytes(path.to_bytes()).to_owned();
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
-        // Until the last one that has it open has closed it.
+        // Reads until every other descriptor of it is closed.
         while line.read(&mut bytes).is_ok_and(|read| read > 0) {}
     });
     path
@@ -39,15 +39,15 @@ fn open(terminal: &OsStr) -> File {
     OpenOptions::new().read(true).write(true).open(terminal).expect("it is there")
 }
 
-/// Where the terminal stops processes that write from the background, the agent, which draws its line there,
-/// would be stopped with everything that it observes.
+/// If the terminal stops processes that write from the background, the agent, which draws its progress line
+/// there, would be stopped with everything that it observes.
 #[test]
 fn a_program_in_front_of_the_terminal_stops_nobody() {
     let Some(ground) = Ground::new("held_up::a_program_in_front_of_the_terminal_stops_nobody") else {
         return;
     };
     let terminal = terminal();
-    // A job of a shell: the kernel stops no process that has no shell to continue it.
+    // A shell's job: the kernel does not stop a process group that has no shell to continue it.
     let shell = ["setsid", "--ctty", "--wait", "sh", "-c", "set -m; \"$@\"", "sh"];
     let start = ground.command(&["run", "--output", "runs"]).through(&shell);
     let start = start.environment("E2E_BOOK", ground.path("book")).environment("TERM", "xterm");
@@ -57,12 +57,12 @@ fn a_program_in_front_of_the_terminal_stops_nobody() {
     assert_eq!(done.seen().requests.len(), 1);
 }
 
-/// A process that alone has a file open for writing may hold a lease on it (fcntl(2)): an exec of it waits
-/// for that process.
+/// A process that alone has a file open for writing may hold a lease on it (fcntl(2)): executing the file
+/// waits for that process.
 fn leased(path: &std::path::Path) -> File {
     const F_SETSIG: i32 = 10;
     let file = OpenOptions::new().write(true).open(path).expect("the folder is ours");
-    // The lease is asked back by a signal, which ends a process unless it is one that is ignored.
+    // The kernel announces the break of a lease by a signal, which must not end this process.
     for (command, value) in [(F_SETSIG, libc::SIGURG), (libc::F_SETLEASE, libc::F_WRLCK)] {
         // SAFETY: no pointers are passed.
         let set = unsafe { libc::fcntl(file.as_raw_fd(), command, value) };

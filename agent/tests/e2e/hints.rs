@@ -1,5 +1,4 @@
-//! What the end of a run suggests where nothing was marked: real programs that provoke it, and such that must
-//! not.
+//! Hints at the end of a run without marks: real programs that provoke one, and programs that must not.
 
 use std::{net::TcpListener, path::Path, process::Stdio};
 
@@ -8,7 +7,7 @@ use crate::{
     running::{Done, Start},
 };
 
-/// Options of the hints, `-` for one without.
+/// The options that the hints suggest, `-` for a hint without one.
 fn options(done: &Done) -> Vec<String> {
     let summary = done.summary();
     let hints = summary["hints"].as_array().expect("hints are a list");
@@ -44,7 +43,7 @@ fn a_program_with_marks_gets_no_hint() {
     assert_eq!(options(&server(ground.run(), &python, &["marked"])), [""; 0]);
 }
 
-/// What its work is was marked, and nothing that serves.
+/// A phase of the server's work is marked, and no request.
 #[test]
 fn a_server_without_requests_is_told_the_option_for_its_port() {
     let test = "hints::a_server_without_requests_is_told_the_option_for_its_port";
@@ -71,7 +70,7 @@ fn a_program_that_has_nothing_to_mark_gets_no_hint() {
     assert_eq!(options(&done), [""; 0]);
 }
 
-/// A file with the name of NVTX's library stands for it.
+/// A file with the name of NVTX's library stands in for it.
 #[test]
 fn sources_that_were_switched_off_are_suggested() {
     let test = "hints::sources_that_were_switched_off_are_suggested";
@@ -91,7 +90,7 @@ fn a_python_that_was_attached_to_is_told_to_be_started() {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    // A shim of pyenv's becomes Python by then.
+    // By then a pyenv shim has become Python by exec.
     eventually("it listens", || ground.book().ends_with('\n').then_some(()));
     let pid = program.pid().to_string();
     let attach = ground.command(&["attach", "--json", "--output"]).word(ground.path("runs"));

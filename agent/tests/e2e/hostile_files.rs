@@ -1,8 +1,8 @@
 //! Programs that attack the files of their own run: folder, streams, manifest, workload file. The agent is
-//! root, the program is the user who called sudo, or root as well.
+//! root; the program is the user who called sudo, or root as well.
 //!
-//! Nothing of others may be read or changed, nothing may wait, and what was observed is kept and summed up
-//! all the same.
+//! The agent must not read or change files of others, and must not wait; what it observed is kept and summed
+//! up all the same.
 
 use std::{
     fs,
@@ -21,14 +21,14 @@ use crate::{
 
 /// The user whose programs attack.
 const NOBODY: u32 = 65534;
-/// Requests before the attack and after it.
+/// Numbers of requests before and after the attack.
 const REQUESTS: (usize, usize) = (40, 10);
 
 fn sudo(start: Start) -> Start {
     start.environment("SUDO_UID", "65534").environment("SUDO_GID", "65534")
 }
 
-/// Where the user may make run folders, and write the test's book.
+/// Makes a folder in which the user may make run folders and write the test's notes.
 fn give(ground: &Ground) {
     fs::create_dir(ground.path("runs")).expect("the folder is ours");
     fs::write(ground.path("book"), "").expect("the folder is ours");
@@ -37,7 +37,7 @@ fn give(ground: &Ground) {
     }
 }
 
-/// Another run's folder, which is root's alone.
+/// Another run's folder, which only root may read.
 fn victim(ground: &Ground) -> PathBuf {
     let private = ground.path("private");
     fs::create_dir(&private).expect("the folder is ours");
@@ -47,7 +47,7 @@ fn victim(ground: &Ground) -> PathBuf {
     only_folder(&private)
 }
 
-/// All that is below, with owners, sizes and times.
+/// Everything below a path, with owners, sizes and times.
 fn state(path: &Path) -> Vec<String> {
     let entries = fs::read_dir(path).expect("it can be listed");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
@@ -65,7 +65,8 @@ fn state(path: &Path) -> Vec<String> {
     state
 }
 
-/// Runs the program, which attacks in the middle: what was written each second lies in the folder by then.
+/// Runs the program, which attacks after some requests: by then the folder has what the agent writes every
+/// second.
 fn attacked(ground: &Ground, attack: &str, victim: &Path, is_users: bool) -> Done {
     let script = format!(
         "{subject} requests {before}; sleep 1.3; cd {runs}/*attack || exit 9; V={victim}; D=$PWD; {attack}\n\
@@ -81,7 +82,7 @@ fn attacked(ground: &Ground, attack: &str, victim: &Path, is_users: bool) -> Don
     if is_users { sudo(start) } else { start }.finish().expect(0)
 }
 
-/// Each mode of the hostile programs that were tried first, and their neighbours.
+/// Every attack that was found to work on an earlier version, and variants of each.
 #[rstest]
 #[case::fifo("rm phases.arrows; mkfifo phases.arrows")]
 #[case::zero("rm phases.arrows; ln -s /dev/zero phases.arrows")]
@@ -140,7 +141,7 @@ fn a_program_can_do_nothing_with_the_folder_of_its_run(
     assert_eq!(state(&victim), before, "nothing of others is touched");
 }
 
-/// It may spoil its own rows; then that is said.
+/// A program may damage its own rows; the agent reports it.
 #[test]
 fn what_a_program_cuts_off_its_own_rows_is_said() {
     let Some(ground) = Ground::new("hostile_files::what_a_program_cuts_off_its_own_rows_is_said") else {
@@ -153,7 +154,7 @@ fn what_a_program_cuts_off_its_own_rows_is_said() {
     assert!(error.starts_with("damaged file in the run folder: "), "{error}");
 }
 
-/// The parents that were there keep their owners, and those that the user could not have made are root's.
+/// Existing parents keep their owners. Parents that the user could not have made belong to root.
 #[rstest]
 #[case::in_the_users_place("runs/a/b", NOBODY)]
 #[case::in_roots_place("roots/b", 0)]
@@ -177,8 +178,8 @@ fn parents_belong_to_who_could_have_made_them(#[case] below: &str, #[case] owner
     assert_eq!(folder.requests().expect("phases can be read").flatten().count(), 4);
 }
 
-/// Neither a directory nor a file of a name that the caller chose: the name alone can do harm (/etc/nologin),
-/// and the user who may call the agent by sudo may not have been given more.
+/// Neither a directory nor a file with a name that the caller chose: a name alone can do harm (/etc/nologin),
+/// and sudo may allow the user no more than this command.
 #[test]
 fn nothing_is_made_with_roots_rights_under_a_name_of_the_callers() {
     let test = "hostile_files::nothing_is_made_with_roots_rights_under_a_name_of_the_callers";
@@ -201,7 +202,7 @@ fn nothing_is_made_with_roots_rights_under_a_name_of_the_callers() {
         assert!(done.stderr.contains("Permission denied"), "{words:?}: {}", done.stderr);
     }
     assert_eq!(fs::read_dir(&place).expect("it is ours").count(), 0);
-    // The caller's own place is as good as ever.
+    // A place of the caller's own is accepted.
     let out = runs.join("trace.json");
     sudo(ground.command(&["export", "--to", "otlp-json", "--output"]).word(&out).word(&made))
         .finish()
@@ -209,7 +210,7 @@ fn nothing_is_made_with_roots_rights_under_a_name_of_the_callers() {
     assert_eq!(fs::metadata(&out).expect("it was made").uid(), NOBODY);
 }
 
-/// Those that write and export: the kernel decides what they may.
+/// Writing and exporting threads: the kernel checks what the user may do.
 #[test]
 fn the_threads_that_write_have_the_users_rights_and_no_capability() {
     let test = "hostile_files::the_threads_that_write_have_the_users_rights_and_no_capability";
@@ -242,7 +243,7 @@ fn the_threads_that_write_have_the_users_rights_and_no_capability() {
     run.finish();
 }
 
-/// A lease would hold up an open of the file while it grows; without one it just grows.
+/// A lease would block opening the file while it grows; without one it just grows.
 const LEASE: &str = r#"
 import fcntl, os, signal, sys
 file = os.open(os.environ["GUESTSCOPE_WORKLOAD_FILE"], os.O_RDWR)
@@ -271,7 +272,7 @@ os.read(ready, 1)
 fn a_leased_or_grown_workload_file_is_left_out(#[values(true, false)] is_users: bool) {
     let test = "hostile_files::a_leased_or_grown_workload_file_is_left_out";
     let Some(ground) = Ground::new(test) else { return };
-    // One in root's home is not for others.
+    // A Python in root's home is not readable for others.
     let python = PathBuf::from("/usr/bin/python3");
     if !python.exists() {
         return skipped(test, "no Python in /usr/bin");

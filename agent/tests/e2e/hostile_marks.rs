@@ -1,4 +1,4 @@
-//! Programs that mark without end: the agent takes no more memory than it says, ends, and says what it left
+//! Programs that mark without end: the agent stays within its documented memory, ends, and says what it left
 //! out.
 
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use crate::{
     running::{Done, Running},
 };
 
-/// The agent's largest resident set, KiB, beyond that of a run in which next to nothing is marked: 32 MB of
-/// phases, 16 MB on their way to the folder, and what a batch takes.
+/// Limit of the agent's peak resident set beyond that of a run with hardly any marks, KiB: 32 MB of phases,
+/// 16 MB on their way to the folder, and one batch.
 const MOST_KIB: u64 = 64 << 10;
 
 fn largest_kib(run: &Running) -> Option<u64> {
@@ -22,7 +22,7 @@ fn largest_kib(run: &Running) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Runs it to its end; returns the largest resident set seen on the way too.
+/// Waits for the end of the run; also returns the largest resident set that was seen.
 fn watched(run: Running) -> (Done, u64) {
     let pid = run.pid();
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
@@ -62,7 +62,7 @@ fn marks_without_end_are_bounded(#[case] mode: &str, #[case] marks: u64, #[case]
     for loss in said {
         assert!(done.loss(loss) > 0, "{loss}: {:?}", done.losses());
     }
-    // What is kept adds up: reading it checks that.
+    // Reading the folder checks that what was kept adds up.
     let seen = done.seen();
     let phases: usize = seen.requests.iter().map(|request| request.phases.len()).sum();
     let left_out = done.loss("pairing_phases_left_out") + done.loss("rows_lost");
@@ -78,12 +78,13 @@ fn the_end_of_the_program_is_when_it_ended() {
     let seen = done.seen();
     let process = &seen.processes[0];
     let wall_ns = done.summary()["wall_ns"].as_u64().expect("it is a number");
-    // By the kernel's clock the process lived for so long; the rest is its start, and the way to its parent.
+    // The process lived this long by the kernel's clock; the difference is its start and the notification of
+    // its parent.
     let difference_ns = wall_ns.abs_diff(process.duration_ns);
     assert!(difference_ns < 1_000_000_000 + process.duration_ns / 10, "{difference_ns} of {wall_ns}");
 }
 
-/// It may take longer on a machine that is busy with other things: whether it ends is the question.
+/// Whether it ends matters, not when: the machine may be busy.
 fn ends_soon(run: Running, signal: Signal, since: Instant) -> Done {
     let done = run.finish();
     let took = since.elapsed();
@@ -100,13 +101,13 @@ fn a_second_sigterm_stops_observing_a_program_that_ignores_it(#[case] role: &[&s
     let run = ground.run_subject(role).spawn();
     eventually("the program is ready", || ground.book().contains("ready").then_some(()));
     run.signal(Signal::SIGTERM);
-    // The first one is the program's: the agent goes on.
+    // The agent forwards the first signal to the program and runs on.
     std::thread::sleep(Duration::from_millis(200));
     assert!(largest_kib(&run).is_some(), "it has ended at the first signal");
     run.signal(Signal::SIGTERM);
     let group = nix::unistd::Pid::from_raw(run.pid());
     let done = ends_soon(run, Signal::SIGTERM, Instant::now());
-    // The program continues without the agent, and has to be ended here.
+    // The program runs on without the agent, so the test ends it.
     nix::sys::signal::killpg(group, Signal::SIGKILL).expect("the program is still there");
     let code = done.code();
     assert!(code == 128 + 15 || code == 1000 + 15, "{code}\n{}", done.stderr);
@@ -114,7 +115,7 @@ fn a_second_sigterm_stops_observing_a_program_that_ignores_it(#[case] role: &[&s
     assert!(!seen.requests.is_empty(), "what was seen is kept");
 }
 
-/// A user who presses Ctrl-C twice wants the program to end, and gets a whole run if it does.
+/// A user who presses Ctrl-C twice wants the program to end, and gets a complete run if it does.
 #[test]
 fn a_run_is_closed_as_always_when_the_program_obeys_the_second_signal() {
     let test = "hostile_marks::a_run_is_closed_as_always_when_the_program_obeys_the_second_signal";
@@ -129,7 +130,7 @@ fn a_run_is_closed_as_always_when_the_program_obeys_the_second_signal() {
     run.signal(Signal::SIGTERM);
     eventually("it has the first one", || ground.book().ends_with("1\n").then_some(()));
     run.signal(Signal::SIGTERM);
-    // The silent collector holds up the end for longer than a hurried one would take.
+    // The silent collector delays the end for longer than a shortened end would take.
     let done = run.finish().expect(7);
     assert_eq!(done.seen().requests.len(), 20);
     let manifest = only_folder(&ground.path("runs")).join("manifest.json");
@@ -137,8 +138,8 @@ fn a_run_is_closed_as_always_when_the_program_obeys_the_second_signal() {
     assert!(text.contains("\"state\": \"closed\""), "{text}");
 }
 
-/// A collector that takes connections and never says a word holds up the end of a run. A user who does not
-/// want to wait for that says so.
+/// A collector that accepts connections and never answers delays the end of a run. A signal tells the agent
+/// not to wait.
 #[test]
 fn a_signal_while_the_run_is_closed_ends_the_agent_and_keeps_what_was_seen() {
     let test = "hostile_marks::a_signal_while_the_run_is_closed_ends_the_agent_and_keeps_what_was_seen";
@@ -149,7 +150,7 @@ fn a_signal_while_the_run_is_closed_ends_the_agent_and_keeps_what_was_seen() {
         ground.run().words(&["--otlp", &url]).program(subject()).words(&["requests", "20", "1000"]).spawn();
     eventually("the program is done", || ground.book().contains("done").then_some(()));
     let children = format!("/proc/{0}/task/{0}/children", run.pid());
-    // It has been waited for: from here on signals are the agent's.
+    // The agent has waited for the program: from here on, signals are for the agent.
     eventually("the program has ended", || {
         std::fs::read_to_string(&children).ok().filter(|children| children.trim().is_empty())
     });

@@ -1,6 +1,6 @@
-//! Names that give orders to a terminal, of everything that others can name: an unobserved neighbour's
-//! thread, the program's file, phases and threads, its control group. None reaches a reader as it was; tables
-//! keep all of them exactly.
+//! Terminal control sequences in every name that others choose: the thread of an unobserved neighbour, the
+//! program's file, phases and threads, its control group. No reader sees them unescaped; tables keep them
+//! exactly.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use crate::{
     groups::Group,
 };
 
-/// Fifteen bytes, as long as the name of a thread can be.
+/// Fifteen bytes, the longest name of a thread.
 const NEIGHBOUR: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J";
 
 #[track_caller]
@@ -28,7 +28,7 @@ fn assert_plain(what: &str, text: &str) {
     assert_eq!(forged, None, "{what}: {text}");
 }
 
-/// Takes the CPU from all other threads, in turns, until it is stopped.
+/// Takes the CPU from all other threads, again and again, until it is stopped.
 fn take_turns(cpu: usize, stop: &AtomicBool) {
     let name = CString::new(NEIGHBOUR).expect("it has no zero");
     let mut only = nix::sched::CpuSet::new();
@@ -108,7 +108,7 @@ fn what_others_name_gives_no_orders_to_a_terminal() {
     }
 }
 
-/// Errors quote what was asked for.
+/// Errors quote arguments without their control characters.
 #[test]
 fn errors_about_hostile_names_are_plain() {
     let Some(ground) = Ground::new("hostile_names::errors_about_hostile_names_are_plain") else { return };

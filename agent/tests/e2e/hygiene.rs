@@ -1,4 +1,4 @@
-//! What the agent holds while it runs, and that nothing of it stays: folders, BPF programs, maps, links.
+//! What the agent holds while it runs, and that it leaves nothing behind: folders, BPF programs, maps, links.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -9,7 +9,8 @@ use crate::{
     running::Running,
 };
 
-/// A run in the middle of its requests, with an export to nowhere; the program ends on a signal.
+/// A run in the middle of its requests, with an OTLP address without a listener; the program ends on a
+/// signal.
 fn begun(ground: &Ground) -> Running {
     let start = ground.run().words(&["--otlp", "http://127.0.0.1:9"]).program(subject());
     let run = start.words(&["requests", "1500", "100", "900"]).spawn();
@@ -17,7 +18,7 @@ fn begun(ground: &Ground) -> Running {
     run
 }
 
-/// Numbers of BPF objects that a process holds by descriptors, by kind.
+/// IDs of BPF objects that a process holds by descriptors, with their kind.
 pub(crate) fn held(pid: i32) -> BTreeSet<(&'static str, u32)> {
     let mut found = BTreeSet::new();
     let entries = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("the agent runs");
@@ -31,7 +32,7 @@ pub(crate) fn held(pid: i32) -> BTreeSet<(&'static str, u32)> {
     found
 }
 
-/// Numbers of all BPF objects in the kernel.
+/// IDs of all BPF objects in the kernel.
 fn loaded() -> BTreeSet<(&'static str, u32)> {
     let programs = aya::programs::loaded_programs().flatten().map(|program| ("prog_id", program.id()));
     let maps = aya::maps::loaded_maps().flatten().map(|map| ("map_id", map.id()));
@@ -39,7 +40,7 @@ fn loaded() -> BTreeSet<(&'static str, u32)> {
     programs.chain(maps).chain(links).collect()
 }
 
-/// Folders in which the marker meets the agent of this process number.
+/// Rendezvous folders of the agent with this process ID.
 fn folders(pid: i32) -> Vec<String> {
     let places = ["/run", "/tmp", "/dev/shm"].into_iter().flat_map(std::fs::read_dir).flatten().flatten();
     let names = places.map(|entry| entry.path().display().to_string());
@@ -71,7 +72,7 @@ pub(crate) fn assert_unloaded(held: &BTreeSet<(&'static str, u32)>) {
     eventually("BPF objects are gone", || held.is_disjoint(&loaded()).then_some(()));
 }
 
-/// Also of a run that did not begin.
+/// Also after a run that was refused.
 #[test]
 fn nothing_stays_of_a_refused_run() {
     let Some(ground) = Ground::new("hygiene::nothing_stays_of_a_refused_run") else { return };
@@ -86,7 +87,7 @@ fn nothing_stays_of_a_refused_run() {
     assert_eq!(folders(pid), [""; 0]);
 }
 
-/// The kernel takes back what a killed agent held; its folder is cleared by the next agent.
+/// The kernel frees what a killed agent held; the next agent removes its folder.
 #[test]
 fn nothing_stays_of_a_killed_agent() {
     let Some(ground) = Ground::new("hygiene::nothing_stays_of_a_killed_agent") else { return };

@@ -1,5 +1,5 @@
-//! NVTX ranges and ITT tasks of unmodified programs: by a C program that hands over tables of functions as
-//! the headers do, and by the real packages where they are installed.
+//! NVTX ranges and ITT tasks of unmodified programs: of a C program that passes tables of functions as the
+//! headers do, and of the real packages where they are installed.
 
 use std::{path::PathBuf, process::Command};
 
@@ -12,7 +12,7 @@ use crate::{
     running::Done,
 };
 
-/// The marker's C program, compiled; none, with a word on stdout, where there is no compiler.
+/// The marker's C program, compiled; none, with a note on stdout, without a compiler.
 fn program(ground: &Ground, test: &str) -> Option<PathBuf> {
     let to = ground.path("injected");
     let mut compiler = Command::new("cc");
@@ -64,7 +64,7 @@ fn ranges_and_tasks_are_phases_of_the_request_around_them(#[case] fidelity: &str
             format!("nvtx forward {number}"),
             format!("itt layer {number}"),
         ];
-        // Hidden until eight were long enough, four of them on the worker.
+        // Short tasks are hidden until eight were long enough; four of those ran on the worker.
         if number > 4 {
             expected.push(format!("itt oneDNN/convolution {number}"));
         }
@@ -100,7 +100,7 @@ fn another_tool_keeps_its_variable_and_what_is_not_asked_for_sets_none() {
     assert_eq!(run.without("NVTX_INJECTION64_PATH").finish().expect(0).stdout.lines().next(), Some("- -"));
 }
 
-/// An interpreter that has a package; none, with a word on stdout, where there is none.
+/// A Python with this package; none, with a note on stdout, if there is none.
 pub(crate) fn python_with(package: &str, test: &str) -> Option<PathBuf> {
     let given = ["GUESTSCOPE_SERVERS_PYTHON", "GUESTSCOPE_WEB_PYTHON"].into_iter().filter_map(variable);
     let has_it = |found: &PathBuf| {
@@ -145,6 +145,6 @@ fn ranges_of_torch_and_primitives_of_onednn_are_phases() {
     let with_a_convolution = steps
         .iter()
         .filter(|step| step.phases.iter().any(|phase| phase.name.stored() == "oneDNN/convolution"));
-    // The first eight of a kind, on whichever thread, show that it is worth an edge.
+    // Until eight of a kind have been long enough, on any thread, they are hidden.
     assert!(with_a_convolution.count() >= 30, "{:?}", steps.last().map(|step| listed(step)));
 }

@@ -1,7 +1,7 @@
-//! Requests that take turns on threads: each is charged its own work, and its waits are charged to no thread.
+//! Requests that take turns on threads: each is charged its own work; while it waits it is on no thread.
 //!
-//! The programs say what each request did, by the thread's CPU clock. The agent must find no less than that;
-//! and no more than a little, at least where nobody interrupted the program.
+//! The programs report each request's work by the thread's CPU clock. The agent must find at least that, and
+//! little more if nothing interrupted the program.
 
 use std::{path::Path, time::Duration};
 
@@ -16,13 +16,13 @@ use crate::{
 };
 
 const REQUESTS: u64 = 4;
-/// Two steps of CPU time per request; mixed up with a neighbour's, a phase is off by half of it or more.
+/// Work of a step, ms; a request has two. A phase that got a neighbour's work would be wrong by half of its
+/// time or more.
 const WORK_MS: &str = "40";
 const AWAIT_MS: &str = "60";
-/// What interrupts, page faults and the marker itself may add to a phase on a busy machine: a quarter of a
-/// step.
+/// What interrupts, page faults and the marker may add to a phase on a busy machine: a quarter of a step.
 const MOST_EXTRA_NS: u64 = 10_000_000;
-/// The same, undisturbed: beside 1 %, for the function's own entry and exit.
+/// What may be added on an idle machine, beside 1 %: the entry and exit of the function.
 const LEAST_EXTRA_NS: u64 = 100_000;
 
 #[test]
@@ -77,7 +77,7 @@ fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or_else(|| panic!("{key}: {line}"))
 }
 
-/// One request against what it said of itself; how much more CPU its phase `prepare` got than it measured.
+/// Compares a request with its own report; returns by how much its phase `prepare` exceeds the report.
 fn check_request(request: &Request, line: &Value) -> u64 {
     let root = request.root();
     let names: Vec<&str> = request.phases[1..].iter().map(|phase| phase.name.stored()).collect();
@@ -110,13 +110,13 @@ fn cpu(phase: &Phase) -> u64 {
     phase.accounts.0[guestscope_contract::Account::Cpu as usize]
 }
 
-/// No less than the program measured itself. The clocks may differ by 500 ppm, as NTP may slew one of them.
+/// At least the program's own measurement. NTP may slew one of the two clocks by 500 ppm.
 fn check_times(phase: &Phase, said: &Value) {
     let busy_ns = number(said, "busy_ns");
     assert!(cpu(phase) >= busy_ns - busy_ns / 1000, "{phase:?}: {said}");
     let await_ns = number(said, "await_ns");
     assert!(phase.suspended_ns >= await_ns - await_ns / 1000, "{phase:?}: {said}");
-    // What a task awaits is never a thread's wait.
+    // While a task awaits something, no thread waits for it.
     let slept = phase.accounts.get(guestscope_contract::Account::Sleep)
         + phase.accounts.get(guestscope_contract::Account::Poll);
     assert!(Duration::from_nanos(slept) < Duration::from_millis(10), "{phase:?}");

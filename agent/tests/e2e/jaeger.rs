@@ -1,7 +1,7 @@
-//! A real Jaeger, asked over its query API of version 3.
+//! Queries a real Jaeger through its query API, version 3.
 //!
-//! Yields spans with their attributes and resource as it gives them back. It starts none: the addresses come
-//! from the environment, and services have names of their own per test, since one Jaeger serves all.
+//! Yields spans with attributes and resource as Jaeger returns them. It starts none: the environment has the
+//! addresses. Each test has its own service names, since all share one Jaeger.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{
     http,
 };
 
-/// Traces in an answer: more than any test sends.
+/// Most traces in an answer: more than any test sends.
 const MOST: u32 = 20_000;
 
 /// A Jaeger's address.
@@ -50,19 +50,19 @@ impl Span {
     }
 }
 
-/// A wait, not a phase.
+/// Whether it is the span of a wait, not of a phase.
 pub(crate) fn is_kernel(span: &Span) -> bool {
     span.resource["service.name"] == "kernel"
 }
 
-/// A name that no other run has used.
+/// A service name that no other run uses.
 pub(crate) fn service(test: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("e2e-{test}-{}-{}", std::process::id(), now.as_micros())
 }
 
 impl Jaeger {
-    /// The one that the environment names; none, with a word on stdout, where it names none.
+    /// The Jaeger of the environment; none, with a note on stdout, if it names none.
     pub(crate) fn new(test: &str) -> Option<Self> {
         let address = |name: &str| {
             let value = variable(name).and_then(|value| value.into_string().ok());
@@ -83,7 +83,7 @@ impl Jaeger {
         &self.query
     }
 
-    /// The spans of a service by trace, once there are so many traces.
+    /// The spans of a service by trace, once it has this many traces.
     pub(crate) fn traces(&self, service: &str, traces: usize) -> BTreeMap<String, Vec<Span>> {
         let found = eventually(&format!("{traces} traces of {service} in Jaeger"), || {
             let found = self.look(service);
@@ -93,7 +93,7 @@ impl Jaeger {
         found
     }
 
-    /// What is there of it now.
+    /// The spans of a service that Jaeger has now.
     pub(crate) fn look(&self, service: &str) -> BTreeMap<String, Vec<Span>> {
         let mut traces = BTreeMap::<String, Vec<Span>>::new();
         for span in self.spans(&v3(service)) {
@@ -102,12 +102,12 @@ impl Jaeger {
         traces
     }
 
-    /// The ids of traces with this tag, as the search form finds them.
+    /// IDs of the traces with this attribute, as the search form finds them.
     pub(crate) fn search(&self, service: &str, key: &str, value: &str) -> Vec<String> {
         self.find(service, None, key, value)
     }
 
-    /// The same among those that have an operation of the service.
+    /// The same, restricted to an operation of the service.
     pub(crate) fn operation(&self, service: &str, operation: &str, key: &str, value: &str) -> Vec<String> {
         self.find(service, Some(operation), key, value)
     }
@@ -125,7 +125,7 @@ impl Jaeger {
             let traces = answer["data"].as_array().cloned().unwrap_or_default();
             traces.iter().filter_map(|trace| Some(trace["traceID"].as_str()?.to_owned())).collect()
         } else {
-            // Later ones have this interface alone, and it knows attributes.
+            // Later versions of Jaeger have only this interface, which can search attributes.
             let operation = with("query.operation_name").unwrap_or_default();
             let path = format!("{}{operation}&query.attributes={tags}", v3(service));
             self.spans(&path).into_iter().map(|span| span.trace).collect()
@@ -144,14 +144,14 @@ impl Jaeger {
         let (status, body) = http::get(&self.query, path).expect("Jaeger answers");
         match status {
             200 => spans(&body),
-            // It says so when it has none.
+            // Jaeger answers 404 if it has no trace.
             404 => Vec::new(),
             _ => panic!("Jaeger: status {status} for {path}: {body}"),
         }
     }
 }
 
-/// The path that asks for the traces of a service, of this hour and the next.
+/// The query for the traces of a service in this hour and the next.
 fn v3(service: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let hour = Duration::from_hours(1);
@@ -168,7 +168,7 @@ fn list(value: &Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_default()
 }
 
-/// Spans of an answer, which may be one JSON value or several.
+/// Spans of an answer, which is one or several JSON values.
 fn spans(body: &str) -> Vec<Span> {
     let mut spans = Vec::new();
     for answer in serde_json::Deserializer::from_str(body).into_iter::<Value>() {
@@ -178,7 +178,7 @@ fn spans(body: &str) -> Vec<Span> {
     spans
 }
 
-/// The spans of such a list, as OTLP-JSON writes it.
+/// Spans in a list of resource spans, as in OTLP-JSON.
 pub(crate) fn resource_spans(groups: &Value) -> Vec<Span> {
     let mut spans = Vec::new();
     for group in list(groups) {

@@ -1,6 +1,6 @@
-//! Training by three processes, each under an agent of its own: what the parameter server does for a step of
-//! a worker is in the trace of that step, below the phase that asked for it. Read from the three folders,
-//! which know nothing of each other, and from the lines that a collector would get.
+//! Training by three processes, each under its own agent: the parameter server's work for a step of a worker
+//! is in the trace of that step, below the phase that asked for it. Checked in the three folders, which do
+//! not refer to each other, and in the exported lines.
 
 use std::{collections::HashMap, path::Path};
 
@@ -24,7 +24,7 @@ fn a_step_goes_on_inside_the_parameter_server() {
     let Some(workloads) = variable("GUESTSCOPE_WORKLOADS_BIN") else {
         return skipped(NAME, "GUESTSCOPE_WORKLOADS_BIN is not set");
     };
-    // A folder for each, as each may be another guest's.
+    // A folder for each, as if each process ran in its own guest.
     let grounds: Vec<Ground> = (0..=WORKERS).filter_map(|_| Ground::new(NAME)).collect();
     if grounds.len() <= WORKERS {
         return;
@@ -56,7 +56,7 @@ fn a_step_goes_on_inside_the_parameter_server() {
     check_lines(&grounds, &workers, &server);
 }
 
-/// Its manifest tells it from a server of other work, as the line that it prints does.
+/// Its manifest has the same work hash as the line that it prints.
 fn check_description(server: &Done) {
     let line = server.stdout.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
     let line = line.unwrap_or_else(|| panic!("no line of JSON: {}", server.stdout));
@@ -69,7 +69,7 @@ fn check_description(server: &Done) {
     assert_eq!((&workload["batch"], &workload["steps"]), (&4.into(), &(STEPS + WARMUPS).into()));
 }
 
-/// The phases of all steps, warm-ups too, by trace and span.
+/// The phases of all steps, warm-up included, by trace and span.
 fn askers(workers: &[Seen]) -> HashMap<([u8; 16], [u8; 8]), &Phase> {
     let requests = workers.iter().flat_map(|worker| &worker.requests);
     let phases = requests.flat_map(|request| &request.phases[1..]);
@@ -90,7 +90,7 @@ fn check_folders(workers: &[Seen], server: &Seen) {
         for request in server.named(name) {
             let root = request.root();
             let Some(parent) = root.trace.parent_span_id else {
-                // What a worker pulls at its end belongs to no step.
+                // The last pull of a worker belongs to no step.
                 assert_eq!(name, "pull", "{root:?}");
                 continue;
             };
@@ -116,7 +116,7 @@ fn check_inner(request: &Request, expected: &[&str]) {
     assert!(request.phases[1..].iter().all(|phase| phase.parent == Some(request.root().id)));
 }
 
-/// The same, from the spans that are exported: a backend joins them by nothing but these ids.
+/// The same in exported spans: a backend joins them only by these ids.
 fn check_lines(grounds: &[Ground], workers: &[Seen], server: &Seen) {
     let spans = |ground: &Ground, seen: &Seen| exported(ground, &seen.path);
     let of_workers: Vec<Value> =
@@ -134,7 +134,7 @@ fn check_lines(grounds: &[Ground], workers: &[Seen], server: &Seen) {
         }
     }
     assert_eq!(joined, 2 * WORKERS * (STEPS + WARMUPS));
-    // Pull and push of a step, and their five phases, are below the step's own root.
+    // `pull` and `push` of a step, and their five phases, are below the root of that step.
     let step = workers[0].named("step")[0].root();
     let in_trace = |span: &&Value| id(span, "traceId") == hex(&step.trace.trace_id);
     let names: Vec<&str> =
@@ -144,7 +144,7 @@ fn check_lines(grounds: &[Ground], workers: &[Seen], server: &Seen) {
     }
 }
 
-/// What `export` writes of a folder, span by span.
+/// The spans that `export` writes for a folder.
 fn exported(ground: &Ground, folder: &Path) -> Vec<Value> {
     let export = ground.command(&["export", "--to", "otlp-json"]).word(folder).finish().expect(0);
     let text = export.stdout;

@@ -1,4 +1,4 @@
-//! A table whose rows are made by many tests: printed once, when all are over.
+//! A table with rows from many tests, printed once after the last.
 
 use std::{
     io::Write as _,
@@ -7,14 +7,14 @@ use std::{
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Prints the table, past libtest's capture.
+/// Prints the table; written past libtest's capture.
 extern "C" fn print_table() {
     let Ok(lines) = LINES.lock() else { return };
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "\n{}", lines.join("\n"));
 }
 
-/// Another row. The head is that of the table, and the first one counts.
+/// Adds a row. The first call decides the table's head.
 pub(crate) fn keep(head: String, row: String) {
     static PRINTER: Once = Once::new();
     let mut lines = LINES.lock().expect("nobody panics with the table");

@@ -1,5 +1,5 @@
-//! An agent that is kept from running when a program's first mark waits for it: the program goes on after 2
-//! s, and the summary says that its first edges were not seen.
+//! An agent that does not run when a program's first mark waits for it: after 2 s the program runs on, and
+//! the summary says that its first edges were not seen.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     running::{Done, Running},
 };
 
-/// Starts the subject, which comes to its first mark only when the agent stands still.
+/// Starts the subject, which reaches its first mark only after the agent was stopped.
 fn stopped_before(ground: &Ground, role: &str) -> Running {
     let gate = format!("touch there; until [ -e go ]; do sleep 0.01; done; exec \"$0\" {role}");
     let run = ground.run().program("bash").words(&["-c", &gate]).word(subject()).spawn();
@@ -20,14 +20,14 @@ fn stopped_before(ground: &Ground, role: &str) -> Running {
     run
 }
 
-/// The same number where programs look for it.
+/// The summary and the manifest have the same count.
 fn check(done: &Done) {
     assert_eq!(done.loss("programs_unanswered"), 1, "{}", done.stdout);
     let losses = done.seen().manifest.health.losses;
     assert_eq!(losses.get("programs.unanswered"), Some(&1), "{losses:?}");
 }
 
-/// It has ended before the agent goes on: nothing at all was seen of its requests, and nothing else tells of
+/// The program ends before the agent runs again: none of its requests was seen, and only this count tells of
 /// them.
 #[test]
 fn a_program_that_ends_unmet_is_counted() {
@@ -40,7 +40,7 @@ fn a_program_that_ends_unmet_is_counted() {
     assert_eq!(done.summary()["requests"], 0, "{}", done.stdout);
 }
 
-/// It runs on and is observed from then on.
+/// The program runs on and is observed from then on.
 #[test]
 fn a_program_that_goes_on_unmet_is_counted_and_observed_later() {
     let test = "late::a_program_that_goes_on_unmet_is_counted_and_observed_later";
@@ -55,7 +55,7 @@ fn a_program_that_goes_on_unmet_is_counted_and_observed_later() {
     assert!(done.loss("pairing_edges_before") > 0, "{}", done.stdout);
 }
 
-/// One that is met in time is no loss, however long it takes to come to its first mark.
+/// A program that is met in time is not counted, however late its first mark comes.
 #[test]
 fn a_program_that_is_met_is_not_counted() {
     let Some(ground) = Ground::new("late::a_program_that_is_met_is_not_counted") else { return };

@@ -1,5 +1,5 @@
-//! Every row of the workloads' own list under the agent, at smoke size: what the list promises of a row is
-//! what the folder holds. The rows come from the program, so that a new one is looked at without a word here.
+//! Every row of the workloads' own list under the agent, at smoke size: the folder has what the list
+//! promises. The program gives the rows, so a new row is tested without a change here.
 
 use std::{
     ffi::{CStr, OsStr, OsString},
@@ -23,9 +23,9 @@ use crate::{
     running::Done,
 };
 
-/// What a row needs beside `--smoke` to last seconds on one CPU, and its shortest request 10 ms: on a busy
-/// virtual machine an edge may take 5 us, and what it takes before a phase begins is no part of it. One
-/// thread: with more, libtorch's workers spin against whatever else runs here.
+/// Arguments beside `--smoke` with which a row lasts seconds on one CPU, and its shortest request 10 ms: on a
+/// busy virtual machine an edge may take 5 us, and its time before a phase begins is outside of that phase.
+/// One thread: with more, libtorch's threads busy-wait beside other load.
 const EXTRAS: [(&str, &[&str]); 9] = [
     ("infer ic", &["--threads", "1"]),
     ("infer nlp", &["--threads", "1", "--scale", "0.1"]),
@@ -37,15 +37,15 @@ const EXTRAS: [(&str, &[&str]); 9] = [
     ("h2o mlp", &["--rows", "20000", "--hidden", "2048,2048"]),
     ("train", &["--threads", "1", "--batch", "1"]),
 ];
-/// Kinds of stalls that need more than a machine alone gives.
+/// Kinds of stalls that need two CPUs.
 const TWO_CPUS: [&str; 3] = ["stall bounce", "stall helper-late", "stall spin-openmp"];
 
-/// How the rows of h2o that need flights read them before their first step: as `h2o parse` does.
+/// Requests in which h2o rows read their flights before the first step, as `h2o parse` does.
 const LOAD: &str = "load";
-/// How flights that no earlier run has left in the cache are written first, as `h2o generate` does.
+/// Requests in which missing flights are written to the cache, as `h2o generate` does.
 const BLOCK: &str = "block";
 
-/// A row of the list, as far as it matters here.
+/// A row of the list, without the columns that do not matter here.
 struct Row {
     name: String,
     phases: Vec<String>,
@@ -71,7 +71,7 @@ fn every_row_of_stalls_is_observed() {
     judge("listed::every_row_of_stalls_is_observed", &["stall"]);
 }
 
-/// A kind of workload that no test above names would never be run.
+/// A kind of workload that no test above names would not be tested.
 #[test]
 fn every_row_is_of_a_kind_that_is_run() {
     let Some(workloads) = program("listed::every_row_is_of_a_kind_that_is_run") else { return };
@@ -152,9 +152,8 @@ fn observe(ground: &Ground, workloads: &OsStr, row: &Row) -> Done {
     start.finish()
 }
 
-/// A line to somebody who is asked to stop the machine for some time, as `stall pause` does, and says when it
-/// has passed. It stops nothing: here it matters what the agent sees of the row, and not of a pause. Ends
-/// when the program does.
+/// The other end of the line on which `stall pause` asks somebody to stop the machine; it answers after the
+/// requested time and stops nothing: here only the row's requests matter, not a pause. Ends with the program.
 fn stopper() -> OsString {
     let mut name = [0; 64];
     // SAFETY: a descriptor of our own, and a buffer as long as is said.
@@ -177,14 +176,14 @@ fn stopper() -> OsString {
     OsStr::from_bytes(path.to_bytes()).to_owned()
 }
 
-/// Why this row cannot be run here.
+/// The reason why this row cannot run here.
 fn lacks(name: &str) -> Option<&'static str> {
     let has_one_cpu = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
     (has_one_cpu && TWO_CPUS.contains(&name)).then_some("one CPU only")
 }
 
-/// All that holds however busy the machine is; and the share of a request that lies inside its phases, of the
-/// one where it is least.
+/// Checks that hold however busy the machine is. Returns the smallest share of a request that lies inside its
+/// phases.
 fn check(row: &Row, name: &str, done: &Done) -> f64 {
     let seen = done.seen();
     let line = done.stdout.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -215,7 +214,7 @@ fn check_manifest(name: &str, seen: &Seen, line: &Value, summary: &Value) {
     assert_eq!(summary["exit_code"], 0, "{name}");
 }
 
-/// Its phases are the row's, in the row's order; one that this request did not come to may be missing.
+/// Its phases are the row's, in the row's order; some may be missing in this request.
 fn check_request(row: &Row, request: &Request) {
     let root = request.root();
     assert_eq!(root.kind, PhaseKind::Request);
@@ -232,6 +231,6 @@ fn check_request(row: &Row, request: &Request) {
         assert!(is_next, "{}: {} in {request:#?}", row.name, phase.name);
     }
     assert!(request.phases.len() > 1, "{}: {request:#?}", row.name);
-    // Those of a stall are marked one by one, as other programs mark theirs.
+    // Phases of a stall are marked one by one, as in ordinary programs, so there are gaps between them.
     assert!(row.name.starts_with("stall ") || coverage::is_whole(request), "{}: {request:#?}", row.name);
 }

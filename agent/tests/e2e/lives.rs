@@ -1,4 +1,4 @@
-//! Births and ends: how programs, threads and phases end, and what the agent passes on of it.
+//! Starts and ends of programs, threads and phases, and what the agent returns for them.
 
 use std::io::Write as _;
 
@@ -68,7 +68,7 @@ fn sigterm_ends_a_run_in_order() {
     assert_eq!(done.losses(), []);
 }
 
-/// A terminal sends Ctrl-C to the agent and the program alike; the program gets it once.
+/// A terminal sends Ctrl-C to both the agent and the program; the program must get it once.
 #[test]
 fn ctrl_c_reaches_the_program_once() {
     let test = "lives::ctrl_c_reaches_the_program_once";
@@ -78,8 +78,8 @@ fn ctrl_c_reaches_the_program_once() {
     }
     let [agent, runs, subject] =
         [ground.agent().to_owned(), ground.path("runs"), subject()].map(|path| path.display().to_string());
-    // A shell that waits for the agent gets the signal too and ends by it, whatever the agent returned: dash
-    // does, bash replaces itself by the last command of its own accord.
+    // A shell that waits for the agent gets the signal too, and ends by it whatever the agent returns: dash
+    // does; bash instead executes the last command without a fork.
     let line = format!("exec {agent} run --output {runs} -- {subject} count-sigint");
     let (reader, mut writer) = std::io::pipe().expect("descriptors are free");
     let start = Start::new(&ground.path(""), "script".as_ref()).words(&["-qec", &line, "/dev/null"]);
@@ -115,7 +115,7 @@ fn exec_ends_the_phases_of_the_old_program() {
         ]
     );
     let before = seen.only("before");
-    // It is busy for 5 ms by the clock, on a CPU or kept from it by others.
+    // It was busy for 5 ms of elapsed time, on a CPU or waiting for one.
     let accounts = before.root().accounts;
     let busy_ns = accounts.get(Account::Cpu) + accounts.get(Account::Runq);
     assert!(busy_ns >= 5_000_000, "{before:#?}");
@@ -130,12 +130,12 @@ fn exec_from_a_thread_ends_the_phases_of_all_threads() {
     };
     let done = ground.run_subject(&["exec-thread"]).finish().expect(0);
     let seen = done.seen();
-    // The leader is killed by the exec, and its thread's last switch may be seen before or after it.
+    // The exec kills the leader; its last switch may come before or after it.
     let leader = seen.only("leader").root();
     assert!([Ending::Exec, Ending::ThreadExited].contains(&leader.ending), "{leader:?}");
     let thread = seen.only("thread");
     assert_eq!(crate::folder::endings(thread), "thread:exec work:exec");
-    // The thread's own time is known to the last nanosecond.
+    // The thread was on its CPU all the time: nothing is `suspended`.
     assert_eq!((thread.root().suspended_ns, phase(thread, "work").suspended_ns), (0, 0));
     assert!(phase(thread, "work").accounts.0[0] >= 5_000_000, "{thread:#?}");
     assert_eq!(seen.named("request").len(), 2);
@@ -152,7 +152,7 @@ fn a_fork_inside_a_phase_is_another_process() {
     let (parent, child) = (seen.only("parent").root(), seen.only("child").root());
     assert_ne!(parent.thread.tgid, child.thread.tgid);
     assert_eq!(seen.processes.len(), 2);
-    // The child ended phases that were never its own: two ends that mean nothing.
+    // The child ended phases of its parent: two ends that match nothing.
     assert_eq!(done.losses(), [("pairing_unmatched_ends".to_owned(), 2)]);
 }
 
@@ -162,7 +162,7 @@ fn threads_without_a_free_slot_are_counted() {
     let start = ground.run().words(&["--max-threads", "8"]).program(subject()).words(&["threads", "32"]);
     let done = start.finish().expect(0);
     assert!(ground.book().contains("done"));
-    // One slot is none, one is the main thread's.
+    // Slot 0 is unused, and the main thread has one.
     assert_eq!(done.losses(), [("kernel_tasks_missed".to_owned(), 26)]);
     assert_eq!(done.seen().requests.len(), 6);
     assert_eq!(done.seen().threads.len(), 7);
@@ -180,7 +180,7 @@ fn many_threads_at_once() {
     assert_eq!(seen.threads.len(), 501);
 }
 
-/// Short-lived processes come and go faster than anybody can look.
+/// Processes that end faster than anything can look at them.
 #[test]
 fn a_storm_of_processes() {
     let Some(ground) = Ground::new("lives::a_storm_of_processes") else { return };
@@ -193,7 +193,7 @@ fn a_storm_of_processes() {
     assert_eq!(seen.threads.len(), 301);
 }
 
-/// What the program leaves running is said to run still, and runs on unharmed without the agent.
+/// A process that outlives the program is reported as running, and runs on without the agent.
 #[test]
 fn what_lives_on_goes_on() {
     let Some(ground) = Ground::new("lives::what_lives_on_goes_on") else { return };
