@@ -1,8 +1,8 @@
-//! Whole runs of the static agent as root, judged by what they leave: folder, standard output, Jaeger, the
-//! program itself, the machine. Needs what `cargo xtask test` sets up; feature `e2e-tests`.
+//! Complete runs of the static agent as root, judged by their results: folder, standard output, Jaeger, the
+//! program, the machine. They need what `cargo xtask test` sets up; feature `e2e-tests`.
 //!
-//! The programs under observation are the example `e2e_subject`, those of the marker's tests, Python scripts
-//! in tests/data/e2e and the workloads. No test knows how fast this machine is; every wait has an end.
+//! The observed programs are the example `e2e_subject`, those of the marker's tests, Python scripts in
+//! tests/data/e2e and the workloads. No test depends on the machine's speed; every wait has a limit.
 #![cfg(target_os = "linux")]
 
 mod attach;

@@ -1,8 +1,7 @@
-//! The main job: image classification under the agent, its traces in a real Jaeger, its folder read by other
-//! tools.
+//! The main job: image classification under the agent, its traces in a real Jaeger, and its folder read by
+//! other tools.
 //!
-//! What is exported, kept and printed must be one and the same run, and every nanosecond of it must be
-//! somewhere.
+//! Exported, stored and printed numbers must agree, and every nanosecond must be accounted for.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -20,7 +19,7 @@ use crate::{
 const REQUESTS: usize = 20;
 const WARMUPS: usize = 2;
 const PHASES: [&str; 3] = ["preprocess", "inference", "postprocess"];
-/// Jaeger's critical path needs it between siblings.
+/// Gap between sibling spans, which Jaeger's critical path needs, ns.
 const GAP_NS: u64 = 1_000;
 
 #[rstest]
@@ -33,10 +32,10 @@ fn traces_folder_and_summary_are_one_run(#[case] test: &str) {
     let endpoint = if is_http { &jaeger.http } else { &jaeger.grpc };
     let service = service(if is_http { "ic-http" } else { "ic" });
     let start = ground.run().words(&["--name", &service, "--otlp", endpoint]);
-    // OTLP over HTTP is known by its port; this one may have another.
+    // The agent recognises OTLP over HTTP by its usual port; this Jaeger may have another.
     let start =
         if is_http { start.environment("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf") } else { start };
-    // One thread: with two, libtorch's workers spin against whatever else runs here.
+    // One thread: with two, libtorch's threads busy-wait beside other load.
     let infer = ["infer", "ic", "--requests", "20", "--warmup", "2", "--threads", "1", "--json"];
     let done = start.program(&workloads).words(&infer).finish().expect(0);
 
@@ -64,7 +63,7 @@ fn workloads(test: &str) -> Option<std::ffi::OsString> {
         skipped(test, "GUESTSCOPE_WORKLOADS_BIN is not set");
         return None;
     };
-    // Built where no libtorch could be had, they have no inference.
+    // Workloads built without libtorch have no inference.
     let help = Command::new(&workloads)
         .args(["infer", "ic", "--smoke", "--requests", "1", "--warmup", "0"])
         .output();
@@ -97,7 +96,7 @@ fn check_request(request: &Request) {
     }
 }
 
-/// The phases cover at least 99 % of the requests; of the CPU time of each, which no neighbour can stretch.
+/// The phases cover at least 99 % of the CPU time of each request, which no neighbour can stretch.
 fn check_coverage(seen: &Seen) {
     let sum = |request: &Request, of: fn(&Phase) -> u64| -> (u64, u64) {
         (request.phases[1..].iter().map(of).sum(), of(request.root()))
@@ -120,7 +119,7 @@ fn check_manifest(seen: &Seen, done: &Done, service: &str) {
     let workload = manifest.workload.as_ref().expect("the workload described itself");
     assert_eq!(workload["parameters"], 25_557_032);
     assert_eq!(workload["requests"], REQUESTS);
-    // The workload's own line is the same description.
+    // The line that the workload prints has the same description.
     let line: Value =
         done.stdout.lines().find_map(|line| serde_json::from_str(line).ok()).expect("it prints JSON");
     for key in ["name", "model", "work_hash", "output_hash"] {
@@ -133,7 +132,7 @@ fn check_manifest(seen: &Seen, done: &Done, service: &str) {
     assert_eq!(lost.map(|(_, count)| count).sum::<u64>(), 0, "{:?}", manifest.health.losses);
 }
 
-/// The printed summary against the folder.
+/// Compares the printed summary with the folder.
 fn check_summary(summary: &Value, seen: &Seen, endpoint: &str) {
     assert_eq!(summary["exit_code"], 0);
     assert_eq!(summary["requests"], REQUESTS);
@@ -164,9 +163,9 @@ fn check_summary(summary: &Value, seen: &Seen, endpoint: &str) {
     }
 }
 
-/// A trace as Jaeger has it against the request in the folder.
+/// Compares a trace in Jaeger with the request in the folder.
 fn check_trace(request: &Request, spans: &[Span], seen: &Seen) {
-    // What kept it from running is another test's.
+    // Spans of waits are tested in `waits`.
     let spans: Vec<&Span> = spans.iter().filter(|span| !is_kernel(span)).collect();
     assert_eq!(spans.len(), request.phases.len());
     let span_of = |phase: &Phase| -> &Span {
@@ -214,20 +213,20 @@ fn check_resource(resource: &BTreeMap<String, Value>, seen: &Seen) {
     }
 }
 
-/// What people type into the search form.
+/// Searches that people would make.
 fn check_search(jaeger: &Jaeger, service: &str, seen: &Seen) {
     let fifth =
         seen.named("request").into_iter().find(|request| request.root().request == 5).expect("20 were made");
     let trace = hex(&fifth.root().trace.trace_id);
     assert_eq!(jaeger.search(service, "guestscope.request", "5"), std::slice::from_ref(&trace));
     assert_eq!(jaeger.search(service, "guestscope.request", "77").len(), 0);
-    // A warm-up and a request are number 0, and no other.
+    // One warm-up and one request have number 0.
     assert_eq!(jaeger.search(service, "guestscope.request", "0").len(), 2);
     assert_eq!(jaeger.search(service, "guestscope.run.id", &seen.manifest.run_id).len(), REQUESTS + WARMUPS);
     assert_eq!(jaeger.trace(&trace).iter().filter(|span| !is_kernel(span)).count(), 1 + PHASES.len());
 }
 
-/// pyarrow and DuckDB read what the agent wrote, and find the same sums.
+/// pyarrow and DuckDB read the folder and find the same sums.
 fn check_with_python(test: &str, seen: &Seen) {
     let Some(python) = variable("GUESTSCOPE_PYTHON") else {
         return skipped(&format!("{test}, DuckDB"), "GUESTSCOPE_PYTHON is not set");

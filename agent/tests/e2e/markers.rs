@@ -1,6 +1,6 @@
-//! Marks that no library should fire, and programs that reach the agent late, or never.
+//! Marks that no library would make, and programs that meet the agent late or never.
 //!
-//! What makes no sense is counted and shown; what a name contains never reaches the terminal as it is.
+//! Invalid marks are counted and reported; control characters in a name never reach the terminal.
 
 use std::process::Stdio;
 
@@ -18,7 +18,7 @@ fn a_python_program_needs_no_setting_up() {
     let test = "markers::a_python_program_needs_no_setting_up";
     let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
     let script = file("tests/data/e2e/python_marks.py");
-    // Not from the script's folder or a path that happens to hold the module.
+    // The module comes from the agent, not from the script's folder or the user's path.
     let start = ground.run().program(python).word(script).without("PYTHONPATH");
     let done = start.finish().expect(0);
     assert_eq!(done.losses(), []);
@@ -26,7 +26,7 @@ fn a_python_program_needs_no_setting_up() {
     assert_eq!(seen.endings(), ["classify:ended preprocess:ended inference:ended"; 3]);
 }
 
-/// Durations from begin to end, to the nanosecond: of a request, and of an outermost phase that is none.
+/// Durations from start to end, exact: of a request, and of an outermost phase that is no request.
 #[test]
 fn phases_of_a_python_program_join() {
     let test = "markers::phases_of_a_python_program_join";
@@ -78,7 +78,7 @@ fn odd_names_and_stray_ends_are_counted() {
             ("", false),
         ]
     );
-    // Two ends before anything began, and a second one of each request.
+    // Two ends before any start, and a second end of each request.
     let losses = [("pairing_damaged_names".to_owned(), 2), ("pairing_unmatched_ends".to_owned(), 8)];
     assert_eq!(done.losses(), losses);
     let controls = |c: &char| c.is_control() && *c != '\n';
@@ -118,7 +118,7 @@ fn a_program_without_marks_has_a_row_per_process() {
     assert_eq!(summary["processes"][0]["wall_ns"], seen.processes[0].duration_ns);
 }
 
-/// Without the agent's variables the library sends no greeting: the program counts as unmarked.
+/// Without the agent's variables the library does not greet: the program counts as unmarked.
 #[test]
 fn a_program_with_a_cleared_environment_is_one_without_marks() {
     let test = "markers::a_program_with_a_cleared_environment_is_one_without_marks";
@@ -132,7 +132,8 @@ fn a_program_with_a_cleared_environment_is_one_without_marks() {
     assert_eq!(done.losses(), []);
 }
 
-/// The same library met by another process first: then its edges are seen, whatever the environment.
+/// If another process has met the agent with the same library file, edges are seen whatever the environment
+/// is.
 #[test]
 fn a_cleared_environment_does_no_harm_once_the_file_was_met() {
     let test = "markers::a_cleared_environment_does_no_harm_once_the_file_was_met";
@@ -143,13 +144,12 @@ fn a_cleared_environment_does_no_harm_once_the_file_was_met() {
     assert_eq!(done.seen().requests.len(), 4);
 }
 
-/// The library waits 2 s for an agent that does not answer; then the program goes on, and what it marks is
-/// lost.
+/// The library waits 2 s for an agent that does not answer; then the program runs on, and its marks are lost.
 #[test]
 fn an_agent_that_hangs_holds_no_program() {
     let Some(ground) = Ground::new("markers::an_agent_that_hangs_holds_no_program") else { return };
     let (reader, writer) = std::io::pipe().expect("descriptors are free");
-    // The library greets as it is loaded, so what loads it begins behind the line.
+    // The library greets when it is loaded, so the program starts only after the agent was stopped.
     let script = "echo ready >>\"$E2E_BOOK\"; read line; exec \"$0\" requests 10";
     let start = ground.run().program("sh").words(&["-c", script, &subject().to_string_lossy()]);
     let run = start.stdin(Stdio::from(reader)).spawn();
@@ -167,9 +167,9 @@ fn an_agent_that_hangs_holds_no_program() {
     assert_eq!((seen.requests.len(), seen.processes.len()), (0, 1));
 }
 
-/// Probes in programs want more than the rest (CAP_SYS_ADMIN from Linux 6.16 on), and so does looking into a
-/// process that may do more than the agent. Without it there are no phases, and the summary says which hook
-/// is missing.
+/// A probe in a program needs more privileges than the rest (CAP_SYS_ADMIN from Linux 6.16 on), as does
+/// reading a process that may do more than the agent. Without them there are no phases, and the summary names
+/// the missing hook.
 #[rstest]
 #[case::sys_admin(21)]
 #[case::sys_ptrace(19)]
@@ -186,14 +186,14 @@ fn a_probe_that_cannot_be_attached_is_said(#[case] capability: libc::c_ulong) {
     let summary = done.summary();
     let hooks = summary["hooks"].as_array().expect("hooks are a list");
     let marker = hooks.iter().find(|hook| hook["hook"] == "uprobe/guestscope_edge").expect("it was wanted");
-    // Older kernels want less.
+    // Older kernels need fewer privileges for a probe.
     let seen = done.seen().requests.len();
     let expected = if seen == 3 { "ok" } else { "broken" };
     assert_eq!((marker["outcome"].as_str(), done.losses().len()), (Some(expected), 0), "{summary}");
     assert!([0, 3].contains(&seen), "{seen} requests");
 }
 
-/// While the ring is not read, it fills up. Edges without room are counted, and the others add up.
+/// The ring fills up while it is not read. Edges without room are counted, and the others add up.
 #[test]
 fn a_ring_that_overflows_is_counted() {
     let Some(ground) = Ground::new("markers::a_ring_that_overflows_is_counted") else { return };
@@ -208,11 +208,11 @@ fn a_ring_that_overflows_is_counted() {
     run.signal(Signal::SIGCONT);
     let done = run.finish().expect(0);
     let lost = done.loss("kernel_edges");
-    // A request has 6 edges, and 4 MiB hold some 12,000 of them.
+    // A request has 6 edges, and 4 MiB hold some 12,000 edges.
     assert!((30_000..55_000).contains(&lost), "{lost} edges lost: {:?}", done.losses());
     let seen = done.seen();
     assert!(seen.requests.len() > 1_000, "{} requests", seen.requests.len());
-    // Those of which an edge was lost are left out of statistics, or they are whole.
+    // Requests that lost an edge are left out of statistics.
     let summary = done.summary();
     let unfinished = summary["left_out"]["unfinished"].as_u64().expect("a number");
     assert_eq!(summary["requests"].as_u64(), Some(seen.requests.len() as u64 - unfinished));

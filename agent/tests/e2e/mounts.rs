@@ -1,4 +1,4 @@
-//! Another view of the file system for what a test starts: covered files, tiny disks.
+//! Other views of the file system for programs that a test starts: hidden files, tiny disks.
 //!
 //! A test's thread gets a mount namespace of its own, and programs that it starts inherit it. The machine's
 //! own mounts are never touched.
@@ -12,7 +12,7 @@ use nix::{
 
 use crate::ground::skipped;
 
-/// Runs `test` on a thread with private mounts; prints a note if this machine does not allow it.
+/// Runs `test` on a thread with private mounts; prints a note if this machine does not allow them.
 pub(crate) fn in_private_mounts(name: &str, test: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let run = || {
@@ -30,20 +30,20 @@ pub(crate) fn in_private_mounts(name: &str, test: impl FnOnce() + Send) {
     });
 }
 
-/// A tmpfs of this many bytes.
+/// Mounts a tmpfs of this size.
 pub(crate) fn tiny_disk(at: &Path, bytes: u64) {
     let size = format!("size={bytes}");
     mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some(size.as_str()))
         .expect("a tmpfs can be mounted");
 }
 
-/// One file or folder in the place of another.
+/// Mounts a file or folder over another.
 pub(crate) fn cover(what: &str, with: &Path) {
     mount(Some(with), what, None::<&str>, MsFlags::MS_BIND, None::<&str>)
         .unwrap_or_else(|errno| panic!("covering {what}: {errno}"));
 }
 
-/// Takes away everything that is mounted there.
+/// Removes all mounts at this place.
 pub(crate) fn uncover(what: &str) {
     while umount2(what, MntFlags::MNT_DETACH).is_ok() {}
 }

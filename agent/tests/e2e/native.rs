@@ -1,5 +1,5 @@
-//! Libraries of others by their functions: llama.cpp and ONNX Runtime as their packages bring them, and
-//! lookalikes of what cannot be had as a package. Each program says when it called them.
+//! Native libraries by their functions: llama.cpp and ONNX Runtime from their packages, and stand-ins for
+//! those that no package has. Each program reports when it called them.
 
 use std::{
     fs,
@@ -19,14 +19,14 @@ use crate::{
     running::{Done, Start},
 };
 
-/// One in so many calls has the fault.
+/// One call in this many has the fault.
 const EVERY: u64 = 10;
 /// `y = x + x` of 8 floats, in ONNX's format.
 const DOUBLE: &[u8] = b"\x08\x07\x12\x00:5\n\x0e\n\x01x\n\x01x\x12\x01y\"\x03Add\x12\x01gZ\x0f\n\x01x\x12\n\
     \n\x08\x08\x01\x12\x04\n\x02\x08\x08b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x08B\x04\n\x00\
     \x10\r";
 
-/// A call by the program's own report.
+/// A call, as the program reports it.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     begin_ns: u64,
@@ -45,8 +45,8 @@ fn calls(said: &str) -> Vec<Call> {
     said.lines().filter_map(one).collect()
 }
 
-/// Each call is one request of this name, and lies within what the program measured. The requests by the
-/// numbers of their calls.
+/// Each call is one request of this name, inside the interval that the program measured. Returns the requests
+/// with the numbers of their calls.
 fn matched<'a>(requests: &[&'a Request], calls: &[Call]) -> Vec<(u64, &'a Request)> {
     assert_eq!(requests.len(), calls.len());
     let mut left: Vec<Call> = calls.to_vec();
@@ -65,14 +65,14 @@ fn matched<'a>(requests: &[&'a Request], calls: &[Call]) -> Vec<(u64, &'a Reques
     requests.iter().map(one).collect()
 }
 
-/// Way of observing a program.
+/// How a program is observed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     Run,
     Attach,
 }
 
-/// A program that says `NOTE.ready` and waits for `NOTE.go`, and what it said.
+/// Observes a program that makes NOTE.ready and waits for NOTE.go; returns what it printed.
 fn observed(ground: &Ground, by: By, phases: &[&str], program: impl Fn(Start) -> Start) -> (Done, String) {
     let said = ground.path("said");
     let stdout = || fs::File::create(&said).expect("the folder is ours");
@@ -82,7 +82,7 @@ fn observed(ground: &Ground, by: By, phases: &[&str], program: impl Fn(Start) ->
         By::Run => {
             let run = program(with(ground.run(), phases).words(&["--sources", "none"])).spawn();
             ready();
-            // What is mapped is looked at once in a while.
+            // The agent looks for new maps once a second.
             std::thread::sleep(Duration::from_secs(3));
             go();
             run.finish().expect(0)
@@ -134,7 +134,7 @@ fn each_decode_of_llama_cpp_is_a_phase_and_the_fault_within_is_named(
     assert!(right + (named.len() / 20).max(1) >= named.len(), "{named:?}");
 }
 
-/// The library that the package brings for programs in C.
+/// The shared library in the Python package.
 fn onnxruntime(test: &str) -> Option<PathBuf> {
     let python = python_with("onnxruntime", test)?;
     let folder = "import os, onnxruntime.capi as capi; print(os.path.dirname(capi.__file__))";
@@ -175,7 +175,7 @@ fn each_run_of_onnxruntimes_c_api_is_a_phase(#[case] by: By, #[case] threads: us
     assert!(told(&done, "function", "run").contains(&expected), "{:?}", told(&done, "function", "run"));
 }
 
-/// A program that calls what a stripped library hands out, observed; and the library.
+/// Observes a program that calls functions from a stripped library's table; also returns the library.
 fn tables(
     test: &str,
     name: &str,
@@ -213,7 +213,7 @@ fn functions_behind_tables_of_a_stripped_library_are_found(#[case] words: &[&str
     assert!(far[0].ends_with("has no table of 4 functions that api()[0] returns"), "{far:?}");
 }
 
-/// The contract of Triton's backends, by a library that follows it as far as the names of its functions go.
+/// The functions of Triton's backend interface, in a library that has only their names.
 #[test]
 fn a_lookalike_of_a_triton_backend_executes_in_phases() {
     let test = "native::a_lookalike_of_a_triton_backend_executes_in_phases";

@@ -1,4 +1,4 @@
-//! Servers of Go's and Java's own libraries, built for a test.
+//! Servers in Go and Java, built for a test.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,14 +11,13 @@ fn source(name: &str) -> PathBuf {
     file(&format!("tests/data/e2e/servers/{name}"))
 }
 
-/// The program of a source of Go's, by these words to the compiler; none, with a word on stdout, where this
-/// machine has none.
+/// Builds a Go program with these compiler arguments; none, with a note on stdout, without Go.
 pub(crate) fn go(test: &str, ground: &Ground, name: &str, words: &[&str]) -> Option<PathBuf> {
     let go = found("go", test)?;
     let program = ground.path("program");
     let mut build = Command::new(go);
     build.arg("build").args(words).arg("-o").arg(&program).arg(source(name));
-    // Else each test would compile Go's library, for 20 s.
+    // Without a cache each test would compile Go's library, for 20 s.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
     build.env("GOCACHE", cache).env("HOME", ground.path("home"));
     build.env("GOFLAGS", "").env("GO111MODULE", "off");
@@ -26,7 +25,7 @@ pub(crate) fn go(test: &str, ground: &Ground, name: &str, words: &[&str]) -> Opt
     Some(program)
 }
 
-/// Java and its first words, likewise.
+/// Java and its first arguments; none, with a note on stdout, without Java.
 pub(crate) fn java(test: &str, ground: &Ground) -> Option<Vec<PathBuf>> {
     let (java, javac) = (found("java", test)?, found("javac", test)?);
     made(Command::new(javac).arg("-d").arg(ground.path("")).arg(source("Server.java")));

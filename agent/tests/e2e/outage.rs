@@ -9,12 +9,12 @@ use crate::{
 
 const REQUESTS: u64 = 4_000;
 
-/// The collector is killed in the middle of some thousand requests a second, and starts again on its port.
+/// The collector is killed during some thousand requests a second, and restarted on the same port.
 #[test]
 fn what_came_while_the_collector_was_away_arrives() {
     let Some(ground) = Ground::new("outage::what_came_while_the_collector_was_away_arrives") else { return };
     let mut collector = Collector::start().expect("a port is free");
-    // Waits are spans as well, and how many there are is the machine's doing.
+    // Waits are spans, too, and their number depends on the machine.
     let start = ground.run().words(&["--otlp", &collector.endpoint(), "--wait-threshold", "off"]);
     let start = start.program(crate::ground::subject());
     let run = start.words(&["requests", &REQUESTS.to_string(), "0", "500"]).spawn();
@@ -31,7 +31,7 @@ fn what_came_while_the_collector_was_away_arrives() {
     assert!(!done.seen().path.join(SPILL_FILE).exists(), "nothing is left to keep");
 }
 
-/// It stays away: each span is in the folder, and the manifest says so.
+/// The collector stays away: every span is in the folder, and the manifest says so.
 #[test]
 fn what_nobody_took_lies_in_the_folder() {
     let Some(ground) = Ground::new("outage::what_nobody_took_lies_in_the_folder") else { return };

@@ -1,5 +1,5 @@
-//! What only looks like a pause of the guest: an agent that is stopped, or that others keep from every CPU,
-//! while the machine and the program go on.
+//! What only looks like a pause of the guest: the agent is stopped, or has no CPU, while the machine and the
+//! program run on.
 
 use std::{
     io::Write as _,
@@ -15,13 +15,13 @@ use crate::{
     ground::{Ground, eventually},
 };
 
-/// Far longer than what is called a pause.
+/// Far longer than the shortest pause.
 const STOPPED: Duration = Duration::from_secs(10);
-/// Requests; the program goes on for longer than the agent is stopped.
+/// Requests; the program runs for longer than the agent is stopped.
 const COUNT: usize = 1_200;
 /// The role's arguments: requests of 2 ms each, with 8 ms between them.
 const REQUESTS: [&str; 4] = ["requests", "1200", "2000", "8000"];
-/// A host may stop all CPUs of a guest for 10 ms and keep no account of it: that was a pause. It does not do
+/// A host may stop all CPUs of a guest for 10 ms without accounting for it, which is a pause. It does not do
 /// so every time.
 const ATTEMPTS: u32 = 3;
 
@@ -66,7 +66,7 @@ fn seen_by_a_stopped_agent() -> Option<Seen> {
     Some(done.expect(0).seen())
 }
 
-/// Ends the others also where this thread fails.
+/// Ends the busy threads, also if this thread fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

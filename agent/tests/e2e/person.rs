@@ -1,7 +1,7 @@
-//! A user of this machine, made for a test and removed with it, who may become root by sudo and doas without
-//! a password.
+//! A user account, made for a test and removed with it, which may become root by sudo or doas without a
+//! password.
 //!
-//! Yields [`Person`], and programs that they start. What is missing here is said, and the test left out.
+//! Yields [`Person`], which starts programs. What this machine lacks is reported, and the test skipped.
 
 use std::{
     ffi::{CString, OsStr},
@@ -21,9 +21,9 @@ use crate::{
     running::Start,
 };
 
-/// The database of users has one writer at a time.
+/// Only one process at a time may change the user database.
 static USERS: Mutex<()> = Mutex::new(());
-/// doas has one file of rules.
+/// There is one file of rules for doas.
 static DOAS: Mutex<()> = Mutex::new(());
 static MADE: AtomicU32 = AtomicU32::new(0);
 const DOAS_RULES: &str = "/etc/doas.conf";
@@ -32,7 +32,7 @@ pub(crate) struct Person {
     pub(crate) user: User,
     groups: Vec<Gid>,
     home: PathBuf,
-    /// To be removed; with the turn of those of which there is one at a time.
+    /// Rule files to remove, with the lock of those that all tests share.
     rules: Vec<(PathBuf, Option<MutexGuard<'static, ()>>)>,
 }
 
@@ -40,7 +40,7 @@ fn command(program: &str, words: &[&str]) -> std::io::Result<Output> {
     Command::new(program).args(words).output()
 }
 
-/// Why a command did not do what it should; none if it did.
+/// The reason why a command failed; none if it succeeded.
 fn failure(output: std::io::Result<Output>) -> Option<String> {
     match output {
         Ok(output) if output.status.success() => None,
@@ -54,14 +54,14 @@ fn lock(mutex: &'static Mutex<()>) -> MutexGuard<'static, ()> {
 }
 
 impl Person {
-    /// With a home in the test's folder; none, with a word on stdout, where no user can be made.
+    /// Makes the user, with a home in the test's folder; none, with a note on stdout, if that is impossible.
     pub(crate) fn new(ground: &Ground, test: &str) -> Option<Self> {
         let name = format!("gs-e2e-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
         let home = ground.path(&name);
         let made = {
             let _lock = lock(&USERS);
             let home = home.to_string_lossy();
-            // Not in a group of their own alone.
+            // Another group beside their own.
             let words =
                 ["--no-create-home", "--home-dir", &home, "--shell", "/bin/sh", "--groups", "users", &name];
             failure(command("useradd", &words))
@@ -79,7 +79,7 @@ impl Person {
         Some(person)
     }
 
-    /// May use sudo from now on; none where there is none.
+    /// Allows sudo from now on; none if sudo is missing.
     pub(crate) fn with_sudo(mut self, test: &str) -> Option<Self> {
         let rule = Path::new("/etc/sudoers.d").join(&self.user.name);
         let text = format!("{} ALL=(ALL:ALL) NOPASSWD:SETENV: ALL\n", self.user.name);
@@ -87,7 +87,7 @@ impl Person {
         self.try_out(test, &["sudo", "-n", "true"])
     }
 
-    /// The same with doas.
+    /// Allows doas from now on; none if doas is missing.
     pub(crate) fn with_doas(mut self, test: &str) -> Option<Self> {
         let turn = lock(&DOAS);
         if Path::new(DOAS_RULES).exists() {
@@ -102,7 +102,7 @@ impl Person {
     fn rule(&mut self, path: &Path, text: &str, turn: Option<MutexGuard<'static, ()>>) {
         use std::io::Write as _;
         let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o440).open(path);
-        // No such folder: no such program.
+        // The folder exists only where the program is installed.
         if let Ok(mut file) = file {
             self.rules.push((path.to_owned(), turn));
             file.write_all(text.as_bytes()).expect("the disk has room");
@@ -122,32 +122,32 @@ impl Person {
         Some(self)
     }
 
-    /// Numbers of their groups, as the kernel shows them.
+    /// IDs of the user's groups, as the kernel shows them.
     pub(crate) fn groups(&self) -> String {
         let mut numbers: Vec<u32> = self.groups.iter().map(|group| group.as_raw()).collect();
         numbers.sort_unstable();
         numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
     }
 
-    /// Something in their home.
+    /// A path in their home.
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.home.join(name)
     }
 
-    /// Makes something in their home theirs.
+    /// Makes them the owner of a file in their home.
     pub(crate) fn give(&self, name: impl AsRef<Path>) {
         let (uid, gid) = (self.user.uid.as_raw(), self.user.gid.as_raw());
         chown(self.path(name), Some(uid), Some(gid)).expect("root may");
     }
 
-    /// A file of theirs.
+    /// Makes a file that they own.
     pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         std::fs::write(self.path(name), text).expect("the folder can be written");
         self.give(name);
         self.path(name)
     }
 
-    /// A program that they start at home.
+    /// A program that they start in their home.
     pub(crate) fn start(&self, program: impl AsRef<OsStr>) -> Start {
         let (uid, gid, groups) = (self.user.uid, self.user.gid, self.groups.clone());
         Start::new(&self.home, program.as_ref().as_ref()).before(move || {
@@ -164,7 +164,7 @@ impl Drop for Person {
             let _ = std::fs::remove_file(rule);
         }
         let _lock = lock(&USERS);
-        // A user with a process that runs on stays: then it is said.
+        // A user with a running process cannot be removed; this is reported.
         if let Some(why) = failure(command("userdel", &[&self.user.name])) {
             eprintln!("user {} stays: {why}", self.user.name);
         }

@@ -1,5 +1,5 @@
-//! What the agent may still do while it observes, seen from outside, thread by thread; and that no secret of
-//! a command line leaves it.
+//! What each thread of the agent may still do while it observes, seen from outside; and no secret of a
+//! command line leaves the agent.
 
 use std::{
     collections::BTreeMap,
@@ -15,16 +15,16 @@ use crate::{
     running::{Running, Start},
 };
 
-/// Capabilities by number, as src/privileges/capabilities.rs lists them: dac_read_search, kill, ptrace,
-/// admin, perfmon, bpf.
+/// Capabilities by number, as agent/base/src/privileges/capabilities.rs lists them: dac_read_search, kill,
+/// ptrace, admin, perfmon, bpf.
 const RUN: &[u32] = &[2, 5, 19, 21, 38, 39];
 const ATTACH: &[u32] = &[2, 19, 21, 38, 39];
 const WITHOUT_PROBES: &[u32] = &[2, 5, 19];
 const KILL: u32 = 5;
-/// Threads that compute, write, send and say things: they need none.
+/// Threads that compute, write, send and log: they need no capability.
 const OTHERS: [&str; 3] = ["export", "otlp-export", "teller"];
 
-/// By name: `/proc/PID/task/TID/status` of each thread.
+/// Lines of `/proc/PID/task/TID/status` of each thread, by its name.
 fn threads(pid: i32) -> BTreeMap<String, Vec<String>> {
     let mut threads = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
@@ -47,13 +47,13 @@ fn set(capabilities: &[u32]) -> String {
     format!("{:016x}", capabilities.iter().fold(0_u64, |set, capability| set | 1 << capability))
 }
 
-/// Every thread has what is expected of it, and can gain nothing.
+/// Every thread has exactly the expected capabilities and can gain none.
 fn check(pid: i32, main: &[u32]) {
     let threads = threads(pid);
     let mut wrong = Vec::new();
     for (name, statuses) in &threads {
         let kept = match name.as_str() {
-            // Passes signals on, and can do nothing else.
+            // This thread only forwards signals.
             "signals" => {
                 set(&main.iter().copied().filter(|&capability| capability == KILL).collect::<Vec<_>>())
             }
@@ -85,7 +85,7 @@ fn check(pid: i32, main: &[u32]) {
     assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
 }
 
-/// With an export to nowhere, so that all threads are there.
+/// With an OTLP address without a listener, so that all threads exist.
 fn requests(start: Start) -> Start {
     start
         .words(&["--otlp", "http://127.0.0.1:9"])
@@ -124,7 +124,7 @@ fn every_thread_of_a_run_has_given_up_what_it_needs_no_more(
     let run = begun(&ground, requests(if sudo { as_sudo_would(start) } else { start }));
     check(run.pid(), kept);
     let done = run.finish().expect(0);
-    // It still sees, writes and keeps everything.
+    // It observes, writes and keeps everything as before.
     assert_eq!(done.seen().requests.len(), 1500);
     assert_eq!(done.loss("spans_dropped"), 0);
 }
@@ -150,13 +150,13 @@ fn every_thread_that_attaches_has_given_up_what_it_needs_no_more() {
     drop(program);
 }
 
-/// If there is too little CPU time for all, records are read first; no other thread gains by that.
+/// If CPU time is short, the thread that reads records runs first; no other thread has a higher priority.
 #[test]
 fn the_thread_that_reads_records_comes_first_and_no_other() {
     let test = "privileges::the_thread_that_reads_records_comes_first_and_no_other";
     let Some(ground) = Ground::new(test) else { return };
     let run = begun(&ground, requests(ground.run()));
-    // The 19th field; the second one, in parentheses, may hold anything.
+    // Field 19; field 2, in parentheses, may contain anything.
     let nice = |path: String| {
         let stat = fs::read_to_string(path).expect("it runs");
         let after = stat.rsplit_once(") ").expect("a name in parentheses").1.to_owned();
@@ -178,7 +178,7 @@ fn the_thread_that_reads_records_comes_first_and_no_other() {
     run.finish().expect(0);
 }
 
-/// Its limits are its own, not the agent's.
+/// The program has its own limits, not the agent's.
 #[test]
 fn the_program_is_as_dumpable_and_as_free_as_without_the_agent() {
     let test = "privileges::the_program_is_as_dumpable_and_as_free_as_without_the_agent";
@@ -190,7 +190,7 @@ fn the_program_is_as_dumpable_and_as_free_as_without_the_agent() {
     assert!(done.stdout.starts_with(&outside.stdout), "{} {}", done.stdout, outside.stdout);
 }
 
-/// The filter lets signals through to the program alone, whatever user it is by then.
+/// The filter allows signals to the program only, whatever its user is by then.
 #[test]
 fn signals_reach_a_program_that_became_another_user() {
     let Some(ground) = Ground::new("privileges::signals_reach_a_program_that_became_another_user") else {
@@ -215,8 +215,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Neither in the folder nor on a terminal, in a page, in a span that waits for a collector, or in what is
-/// exported.
+/// In the folder, on a terminal, in a page, in a span that waits for a collector, or in exported data.
 #[rstest]
 #[case::masked(&[], "***")]
 #[case::left_out(&["--no-args"], "program       sh: exited")]

@@ -1,7 +1,7 @@
-//! A network that can be cut: passes connections on to a collector until it is stopped.
+//! A connection to a collector that can be cut: forwards bytes until it is stopped.
 //!
-//! Yields an address. After the cut there is no listener any more and every connection is closed, as with a
-//! collector that died. Content is not examined.
+//! Yields an address. After the cut nobody listens and all connections are closed, as after the death of a
+//! collector. It does not look into the bytes.
 
 use std::{
     io::{Read as _, Write as _},
@@ -17,7 +17,7 @@ use std::{
 #[derive(Default)]
 struct State {
     cut: AtomicBool,
-    /// From the agent to the collector.
+    /// Bytes from the agent to the collector.
     bytes: AtomicU64,
     connections: Mutex<Vec<TcpStream>>,
 }
@@ -30,12 +30,12 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// To a collector at `HOST:PORT`.
+    /// A proxy to a collector at `HOST:PORT`.
     pub(crate) fn to(collector: &str) -> Self {
         Self::at("127.0.0.1:0", collector)
     }
 
-    /// The same, at an address that was free a moment ago.
+    /// The same at a given address, which must be free.
     pub(crate) fn at(address: &str, collector: &str) -> Self {
         let listener = TcpListener::bind(address).expect("the port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -63,7 +63,7 @@ impl Proxy {
         self.state.bytes.load(Relaxed)
     }
 
-    /// No more connections, and those that there are end at once.
+    /// Stops listening and closes all connections.
     pub(crate) fn cut(&mut self) {
         self.state.cut.store(true, Relaxed);
         if let Some(listening) = self.listening.take() {
@@ -81,7 +81,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Both ways, each on a thread that ends with the connection.
+/// Forwards in both directions, each on a thread that ends with the connection.
 fn pass(agent: &TcpStream, collector: &str, state: &Arc<State>) {
     let Ok(collector) = TcpStream::connect(collector) else { return };
     agent.set_nonblocking(false).expect("a socket can be set");

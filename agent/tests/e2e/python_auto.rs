@@ -18,7 +18,7 @@ fn requests_of_a_server_that_nobody_marked_are_seen() {
     let mut expected = vec![200; 20];
     expected[7] = 503;
     assert_eq!(statuses, expected);
-    // Nothing of a path or a query: they have no bound, and may hold anything.
+    // Names contain no path and no query: there could be any number of them, and they may hold secrets.
     assert!(roots.iter().all(|root| root.name == "GET" && root.source == Source::Python), "{roots:#?}");
     let python = seen.manifest.health.sources.iter().find(|source| source.source == "python");
     let python = python.unwrap_or_else(|| panic!("{:?}", seen.manifest.health.sources));
@@ -41,7 +41,7 @@ fn what_is_not_asked_for_is_not_there(#[case] words: &[&str], #[case] without: &
     assert_eq!(python.map(|one| one["off"].as_str()), Some(Some("not asked for")), "{said}");
 }
 
-/// A program finds its own `sitecustomize` as it would without us.
+/// A program still finds its own `sitecustomize`.
 #[test]
 fn a_sitecustomize_of_the_programs_own_runs() {
     let test = "python_auto::a_sitecustomize_of_the_programs_own_runs";

@@ -1,8 +1,9 @@
-//! Unmodified web servers in Python under `guestscope run`: each request of the client is one of ours, by its
-//! route and with its status, and a fault in every tenth is in the right ones.
+//! Unmodified Python web servers under `guestscope run`: each of the client's requests is one of the agent's,
+//! with its route and status, and a fault in every tenth is in the right ones.
 //!
-//! Applications and load generator are in tests/data/e2e/web. GUESTSCOPE_WEB_PYTHON names an interpreter,
-//! such as that of a virtual environment, that has the packages; a server that it lacks is left out by name.
+//! The applications and the load generator are in tests/data/e2e/web. GUESTSCOPE_WEB_PYTHON names an
+//! interpreter that has the packages, such as that of a virtual environment; a server that it lacks is
+//! skipped by name.
 
 use std::{
     collections::BTreeMap,
@@ -25,16 +26,15 @@ const CLIENTS: &str = "3";
 const REQUESTS: &str = "20";
 const FAULT_NS: u64 = 30_000_000;
 
-/// `{}` in the words is the port.
+/// A server; `{}` in its arguments is the port.
 struct Server {
     module: &'static str,
     words: &'static [&'static str],
-    /// How the framework writes a route's parameter; nothing for gRPC.
+    /// How the framework writes a route's parameter; empty for gRPC.
     id: &'static str,
-    /// Account of the fault, for the thread that serves the request.
+    /// Account of the fault on the thread that serves the request.
     fault: Account,
-    /// The request is on that thread while it lasts; else threads share an interpreter that the fault keeps
-    /// busy.
+    /// Number of threads that each serve one request at a time; 1 if the fault blocks all requests.
     workers: usize,
 }
 
@@ -110,7 +110,7 @@ fn each_request_of_an_unmodified_server_is_one(#[case] server: Server) {
     assert!((1..=server.workers).contains(&used), "{used} processes served");
 }
 
-/// How many of each name.
+/// Number of requests of each name.
 fn names(seen: &Seen) -> BTreeMap<String, usize> {
     let mut names = BTreeMap::new();
     for request in &seen.requests {
@@ -132,7 +132,7 @@ fn expected(lines: &[&Value], server: &Server) -> BTreeMap<String, usize> {
     names
 }
 
-/// It began while a client waited for an answer of its kind, and has the fault if it was asked for.
+/// The request began while a client waited for such an answer, and has the fault if the client asked for it.
 fn check(request: &Request, lines: &[&Value], server: &Server) {
     let root = request.root();
     let status = (!server.id.is_empty()).then_some(200);
@@ -145,12 +145,12 @@ fn check(request: &Request, lines: &[&Value], server: &Server) {
     };
     assert!(lines.iter().any(|line| is_its(&line)), "nobody asked for {root:?}");
     if name.contains("slow") {
-        // What the program did on its way to sleep is no sleep.
+        // What the thread does before it sleeps is not in the fault's account.
         assert!(fault(root, server.fault) >= FAULT_NS - FAULT_NS / 10, "{root:?}");
     }
 }
 
-/// Greenlets sleep off their thread: it is suspended time of the request.
+/// A greenlet sleeps off its thread: suspended time of the request.
 fn fault(root: &Phase, account: Account) -> u64 {
     if account == Account::Other { root.suspended_ns } else { root.accounts.get(account) }
 }

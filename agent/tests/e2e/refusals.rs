@@ -1,7 +1,6 @@
-//! Refusals of the agent, and their words: `error: what: value`, then `hint: next action`, exit code 2.
+//! Refusals of the agent, word by word: `error: what: value`, then `hint: next action`, exit code 2.
 //!
-//! Nothing is left behind by a run that did not begin. Texts are snapshots; paths of this machine are cut
-//! out.
+//! A refused run leaves nothing behind. Texts are snapshots without this machine's paths.
 
 use std::{io, os::unix::fs::PermissionsExt};
 
@@ -19,7 +18,7 @@ const SYS_ADMIN: libc::c_ulong = 21;
 const PERFMON: libc::c_ulong = 38;
 const BPF: libc::c_ulong = 39;
 
-/// Standard error of a run that must not begin, without this test's folder.
+/// Standard error of a run that must be refused, without the path of this test's folder.
 pub(crate) fn refusal(ground: &Ground, start: Start) -> String {
     let done: Done = start.finish().expect(2);
     assert_eq!(done.stdout, "");
@@ -108,7 +107,7 @@ fn wrong_arguments() {
 fn no_root() {
     let Some(ground) = Ground::new("refusals::no_root") else { return };
     let agent = ground.path("guestscope");
-    // Where it was built, others may not be let in.
+    // Other users may not be able to enter the build folder.
     std::fs::copy(ground.agent(), &agent).expect("the folder is ours");
     let start = Start::new(&ground.path(""), &agent).words(&["run", "--fidelity", "full"]).program("true");
     let start = start.before(|| {
@@ -123,7 +122,7 @@ fn no_root() {
     ");
 }
 
-/// Root in name only, as in a container without privileges.
+/// Root without capabilities, as in an unprivileged container.
 #[test]
 fn root_without_capabilities() {
     let Some(ground) = Ground::new("refusals::root_without_capabilities") else { return };
@@ -150,13 +149,13 @@ fn root_without_capabilities() {
     ");
 }
 
-/// As a container engine's filter of system calls does.
+/// As the seccomp filter of a container engine refuses bpf(2).
 #[test]
 fn bpf_refused_by_a_seccomp_filter() {
     let Some(ground) = Ground::new("refusals::bpf_refused_by_a_seccomp_filter") else { return };
     let start =
         ground.run().words(&["--fidelity", "full"]).program("true").before(|| refuse_calls(BPF_ALONE));
-    // Whichever map comes first.
+    // The error names the map that was created first, which can be any.
     let said = refusal(&ground, start);
     let map = said.split('`').nth(1).unwrap_or_default();
     assert_snapshot!(said.replace(map, "SOME"), @r"
@@ -179,7 +178,7 @@ fn no_btf() {
 
         hint: this kernel is not like those that were tried; please report it with the output of `guestscope doctor`
         ");
-        // And no formats of tracepoints either: elsewhere it goes on with those.
+        // Hides the formats of tracepoints as well, which the agent would use instead.
         for place in ["/sys/kernel/btf", "/sys/kernel/tracing", "/sys/kernel/debug"] {
             tiny_disk(place.as_ref(), 4096);
         }

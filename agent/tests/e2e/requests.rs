@@ -1,5 +1,5 @@
-//! `--requests`: servers of several languages, asked over connections of this test's own. Its clock is the
-//! truth: as many requests as were asked, each within what the client saw of it.
+//! `--requests`: servers in several languages, with this test as the client. Its measurements are the truth:
+//! as many requests as it sent, each inside the interval that it measured.
 
 use std::{
     io::{self, Read, Write},
@@ -19,10 +19,10 @@ use crate::{
     running::{Done, Start},
 };
 
-/// Longest time of an answer.
+/// Limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Either end of a connection, over whatever it goes.
+/// A connection of any kind.
 trait Way: Read + Write {}
 impl Way for TcpStream {}
 impl Way for UnixStream {}
@@ -86,7 +86,7 @@ impl Client {
         self.0.write_all(question.as_bytes()).expect("the server is there");
     }
 
-    /// One answer, whole.
+    /// Reads one complete answer.
     fn receive(&mut self) {
         let (mut head, mut byte) = (Vec::new(), [0]);
         while !head.ends_with(b"\r\n\r\n") {
@@ -99,7 +99,7 @@ impl Client {
         self.0.read_exact(&mut vec![0; length]).expect("the server answers");
     }
 
-    /// Asks, and returns the time until the answer.
+    /// Sends a request; returns the time until the complete answer.
     pub(crate) fn ask(&mut self, path: &str) -> Duration {
         let begin = Instant::now();
         self.send(path);
@@ -116,7 +116,7 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// The program and its first words; none, with a word on stdout, where this machine has none.
+    /// The program and its first arguments; none, with a note on stdout, if this machine lacks it.
     fn words(&self, test: &str, ground: &Ground) -> Option<Vec<PathBuf>> {
         match self {
             Server::Python(kind) => {
@@ -128,8 +128,8 @@ impl Server {
     }
 }
 
-/// Runs the server under the agent while `load` asks it, then has it end. What was asked, `/quit` left out,
-/// comes first.
+/// Runs the server under the agent while `load` sends requests, then has it end. Returns the result of
+/// `load`, and what the agent saw without the request `/quit`.
 fn served<T>(
     test: &str,
     what: (&Server, impl FnOnce(&Ground) -> Address),
@@ -142,7 +142,7 @@ fn served<T>(
     served
 }
 
-/// The same with further options of the agent's, and whatever was lost.
+/// The same with further options of the agent, without checking losses.
 pub(crate) fn served_with<T>(
     test: &str,
     options: &[&str],
@@ -164,12 +164,12 @@ pub(crate) fn served_with<T>(
     Some((asked, seen, done))
 }
 
-/// Asks each server that listens to end.
+/// Asks each server that listens there to end.
 fn quit(address: &Address) {
     let listens = || address.try_connect().is_ok();
     while listens() {
         let mut client = address.connect();
-        // One of two that share a port may end just when this one comes to it.
+        // Of two servers that share a port, one may end while this client connects to it.
         let _ = client.0.write_all(b"GET /quit HTTP/1.1\r\nHost: x\r\n\r\n");
         let _ = client.0.read(&mut [0; 512]);
         let end = Instant::now() + Duration::from_secs(2);
@@ -198,8 +198,8 @@ pub(crate) fn port(_: &Ground) -> Address {
     Address::free()
 }
 
-/// Each request of the client's is one, and no longer than the client saw it: what lies between is the
-/// network and how late the client itself was woken.
+/// Each request of the client is one of the agent's and at most as long as the client measured: the
+/// difference is the network, and the client's own wakeup.
 #[rstest]
 #[case::threads("threads", Server::Python("threads"), port)]
 #[case::an_event_loop("an_event_loop", Server::Python("loop"), port)]
@@ -222,7 +222,8 @@ fn each_request_of_a_client_is_one(
     for (request, asked) in requests.iter().zip(asked) {
         let took = Duration::from_nanos(request.root().duration_ns + queue_ns(request));
         assert!(request.root().duration_ns >= 3_000_000, "{:?}", request.root());
-        // The last send is reported when it is done, which may be after the client has received it.
+        // The last send is recorded after it has returned, which may be after the client has received the
+        // answer.
         assert!(took <= asked + Duration::from_millis(50), "{took:?} of {asked:?}");
     }
 }
@@ -251,7 +252,7 @@ fn workers_that_share_a_port_and_connections_at_once_lose_none() {
     assert_eq!(processes.len(), 2, "both have some");
 }
 
-/// While it is busy with the first one, the second one waits: that is part of it.
+/// The second request waits while the server is busy with the first; the wait is its queue.
 #[test]
 fn what_waits_for_a_busy_loop_has_a_queue() {
     let test = "requests::what_waits_for_a_busy_loop_has_a_queue";
@@ -269,13 +270,13 @@ fn what_waits_for_a_busy_loop_has_a_queue() {
     assert_eq!(requests.len(), 4);
     let waited = requests.iter().map(|request| queue_ns(request)).max().expect("there are some");
     let waited = Duration::from_nanos(waited);
-    // It was sent 50 ms into what takes 300 ms, or later if this machine was busy.
+    // It was sent 50 ms after the start of work that takes 300 ms, or later on a busy machine.
     assert!(waited <= took, "{waited:?} of {took:?}");
     assert!(took.saturating_sub(waited) < Duration::from_millis(100), "{waited:?} of {took:?}");
 }
 
-/// Without an option: a request that a source marks begins when it came in, whichever connection the loop
-/// takes up first.
+/// Without `--requests`: a request that a source marks begins when it arrived, whichever connection the event
+/// loop handles first.
 #[test]
 fn a_marked_request_has_waited_since_it_came_in() {
     let test = "requests::a_marked_request_has_waited_since_it_came_in";
@@ -305,7 +306,7 @@ fn a_marked_request_has_waited_since_it_came_in() {
     let requests = in_order(&seen);
     assert_eq!(requests.len(), 9, "{:?}", seen.endings());
     assert!(requests.iter().all(|request| request.root().name.stored() == "handler"));
-    // Those that waited for the block come behind the four before it and itself, in the order in which they
+    // Requests that waited for the busy loop follow it and the four before it, in the order in which they
     // were sent.
     for (request, took) in requests[5..8].iter().zip(&took) {
         let waited = Duration::from_nanos(queue_ns(request));
@@ -314,7 +315,7 @@ fn a_marked_request_has_waited_since_it_came_in() {
     }
 }
 
-/// The last of ten sends is the end.
+/// The last of ten sends is the end of the request.
 #[test]
 fn an_answer_in_parts_lasts_until_the_last_one() {
     let test = "requests::an_answer_in_parts_lasts_until_the_last_one";
@@ -333,8 +334,7 @@ fn an_answer_in_parts_lasts_until_the_last_one() {
     }
 }
 
-/// Two questions in one packet are one burst; a client that goes away leaves no request behind that never
-/// ends.
+/// Two requests in one packet count as one; a client that disconnects leaves no request that never ends.
 #[test]
 fn bursts_and_clients_that_go_away() {
     let test = "requests::bursts_and_clients_that_go_away";
@@ -356,7 +356,7 @@ fn bursts_and_clients_that_go_away() {
     assert!(requests.iter().all(|request| request.root().ending.name() == "ended"), "{:?}", seen.endings());
 }
 
-/// What the server itself asks of another one is no request of its own, nor is one that comes in elsewhere.
+/// Requests that the server itself sends are not counted, nor are those on other ports.
 #[test]
 fn other_ports_have_no_requests() {
     let test = "requests::other_ports_have_no_requests";

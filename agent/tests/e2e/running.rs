@@ -1,7 +1,7 @@
-//! Programs on their way: started in a process group of their own, bounded in time, ended with the test.
+//! Programs that a test starts: in their own process group, with a time limit, ended with the test.
 //!
-//! Yields [`Done`]: how it ended and everything it wrote. Output goes through files, so that no pipe can fill
-//! up. It knows of the agent only where its summary begins.
+//! Yields [`Done`]: exit status and output. Output goes to files, so that no pipe can fill up. It knows of
+//! the agent only where its summary begins.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::ground::LIMIT;
 
-/// What the program does to itself before it becomes what was asked for.
+/// Called in the child between fork and exec.
 type Before = Box<dyn FnMut() -> io::Result<()> + Send + Sync>;
 
 /// A program to be started.
@@ -59,12 +59,12 @@ impl Start {
         words.iter().fold(self, Self::word)
     }
 
-    /// Adds `-- PROGRAM`: the program to observe.
+    /// Adds `-- PROGRAM`, the program to observe.
     pub(crate) fn program(self, program: impl AsRef<OsStr>) -> Self {
         self.word("--").word(program)
     }
 
-    /// Starts it by this command, for instance `unshare`.
+    /// Starts the program through this command, for instance `unshare`.
     pub(crate) fn through(mut self, words: &[&str]) -> Self {
         self.words.splice(0..0, words.iter().map(OsString::from));
         self
@@ -82,7 +82,7 @@ impl Start {
         self
     }
 
-    /// Has the child call this first. Between fork and exec: system calls only, no allocation.
+    /// Calls `change` in the child between fork and exec: system calls only, no allocation.
     pub(crate) fn before(mut self, change: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
         self.before = Some(Box::new(change));
         self
@@ -111,7 +111,7 @@ impl Start {
         let Self { folder, words, environment, before, stdin, stdout, stderr } = self;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(&folder).stdin(stdin).process_group(0);
-        // The test's own surroundings: cargo's variables, and a collector of the user's.
+        // Removes the test's own variables: those of cargo, and the user's OTLP settings.
         for (name, _) in std::env::vars_os() {
             if ["OTEL_", "SUDO_", "CARGO"]
                 .iter()
@@ -127,7 +127,7 @@ impl Start {
             };
         }
         if let Some(before) = before {
-            // SAFETY: callers of `before` promise system calls alone.
+            // SAFETY: callers of `before` pass functions that make system calls only.
             unsafe { command.pre_exec(before) };
         }
         let [out, err] = ["stdout", "stderr"].map(|name| folder.join(name));
@@ -144,7 +144,7 @@ impl Start {
     }
 }
 
-/// A program that runs. Dropping it ends it and all that it started in its process group.
+/// A running program. Dropping it ends its whole process group.
 pub(crate) struct Running {
     child: Child,
     words: Vec<OsString>,
@@ -168,7 +168,7 @@ impl Running {
         text(&self.err)
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     pub(crate) fn finish(mut self) -> Done {
         let end = Instant::now() + LIMIT;
         let status = loop {
@@ -192,8 +192,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A group outlives its leader as long as somebody is in it: what a killed agent left behind ends here
-        // too, unless the test has seen the end and what goes on does so on purpose.
+        // Processes that a killed agent left behind are in its process group and end here too. A test that
+        // has seen the end may leave processes running on purpose.
         if !self.ended {
             let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
             let _ = self.child.wait();
@@ -205,7 +205,7 @@ fn text(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// A program that ended.
+/// A finished program.
 pub(crate) struct Done {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
@@ -214,18 +214,18 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Its exit code; a signal that ended it counts from 1,000.
+    /// Its exit code; 1,000 plus the signal if a signal ended it.
     pub(crate) fn code(&self) -> i32 {
         self.status.code().or_else(|| self.status.signal().map(|signal| 1000 + signal)).unwrap_or(-1)
     }
 
-    /// Fails with everything it said unless it ended with this code.
+    /// Panics with the program's output unless it ended with this code.
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code(), code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// The summary of `run --json`, which follows whatever the program wrote.
+    /// The summary of `run --json`, which follows the program's own output.
     pub(crate) fn summary(&self) -> Value {
         let from =
             if self.stdout.starts_with("{\n") { Some(0) } else { self.stdout.find("\n{\n").map(|at| at + 1) };
@@ -239,10 +239,10 @@ impl Done {
         self.summary()["losses"][key].as_u64().unwrap_or_else(|| panic!("no such loss: {key}"))
     }
 
-    /// The losses that are not zero, but for those that the machine may have at any time: a storm of long
-    /// waits may fill their ring, a thread may end in the middle of a sum over its process, on 6.18 some ends
-    /// of threads and of I/Os reach no hook, a probe may be left out for whatever runs beside it, most of all
-    /// from 7.0 on, and what the kernel reads ahead may come after the request that it was read for.
+    /// The losses that are not zero, without those that can occur on any machine: a storm of long waits fills
+    /// their ring, a thread ends during a sum over its process, on 6.18 some ends of threads and I/Os reach
+    /// no hook, the kernel skips a probe for any task (most often from 7.0 on), and read-ahead completes
+    /// after its request.
     pub(crate) fn losses(&self) -> Vec<(String, u64)> {
         let summary = self.summary();
         let losses = summary["losses"].as_object().expect("losses are an object");

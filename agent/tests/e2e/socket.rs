@@ -1,7 +1,7 @@
-//! The agent's socket: only processes under observation are heard. What others send changes nothing that is
-//! seen, and is no fault of a hook; what cannot be opened is found before the program starts.
+//! The agent's socket: it listens only to processes under observation. Messages of others change no result
+//! and count as no fault of a hook; a socket that cannot be opened is reported before the program starts.
 //!
-//! A flood is bounded in number and ends with its test. No test knows how fast this machine is.
+//! The flood has a fixed size and ends with its test. No test depends on the machine's speed.
 
 use std::{
     io::Read as _,
@@ -26,12 +26,12 @@ use crate::{
 };
 
 const ENDED: &str = "request:ended work:ended rest:ended";
-/// No more connections than that, whatever happens.
+/// Most connections of the flood.
 const MOST: u64 = 200_000;
-/// A capability by its number.
+/// CAP_SYS_RESOURCE.
 const SYS_RESOURCE: u32 = 24;
 
-/// A program whose second half marks after the test's signal, and the address that it was given.
+/// A program that marks its second half after the test's signal, and the address of its socket.
 fn begun(ground: &Ground) -> (Running, PathBuf) {
     let script = "echo \"$GUESTSCOPE_NOTIFY\" > address.tmp; mv address.tmp address; \
                   until [ -e go ]; do sleep 0.01; done; \"$0\" requests 3; \"$0\" requests 3";
@@ -40,7 +40,8 @@ fn begun(ground: &Ground) -> (Running, PathBuf) {
     (run, PathBuf::from(address.trim()))
 }
 
-/// Comes again and again, and greets as the library does; each time it is closed without an answer.
+/// Connects and greets as the library does, again and again; the agent closes each connection without an
+/// answer.
 struct Flood {
     thread: Option<JoinHandle<()>>,
     is_over: Arc<AtomicBool>,
@@ -98,7 +99,7 @@ fn check(done: &Done, requests: usize) -> Seen {
     seen
 }
 
-/// This process is root's, as the agent is, and has the address: it is a stranger all the same.
+/// This process is root like the agent, and knows the address; it is a stranger all the same.
 #[test]
 fn a_process_of_the_same_user_that_is_not_observed_is_a_stranger() {
     let test = "socket::a_process_of_the_same_user_that_is_not_observed_is_a_stranger";
@@ -116,7 +117,7 @@ fn a_process_of_the_same_user_that_is_not_observed_is_a_stranger() {
     assert_eq!(done.summary()["not_let_in"], not_let_in);
 }
 
-/// Another user sees the folder and the name that the socket was bound to, and gets no further.
+/// Another user sees the folder and the name to which the socket was bound, and cannot connect.
 #[test]
 fn another_user_cannot_come_to_the_socket() {
     let test = "socket::another_user_cannot_come_to_the_socket";
@@ -139,7 +140,7 @@ fn another_user_cannot_come_to_the_socket() {
     assert_eq!(seen.manifest.health.not_let_in, None);
 }
 
-/// What a shell leaves behind has another parent, and is observed all the same.
+/// A process that a shell leaves behind has another parent, and is observed all the same.
 #[rstest]
 #[case::with_a_kernel_side(&[])]
 #[case::without(&["--fidelity", "procfs"])]
@@ -153,8 +154,8 @@ fn a_process_that_was_left_behind_is_met(#[case] options: &[&str]) {
     assert_eq!(seen.manifest.health.not_let_in, None);
 }
 
-/// Root of a machine may go beyond the hard limit, and does; the program has the limit that it would have
-/// without the agent. Root of a container may not, and is told so before the program starts.
+/// Root may exceed the hard limit, and the agent does; the program gets the limit that it would have without
+/// the agent. Root in a container may not; the agent reports that before the program starts.
 #[rstest]
 #[case::soft(64, None)]
 #[case::hard(256, Some(256))]
@@ -176,7 +177,7 @@ fn a_low_limit_of_open_files_costs_no_phase(#[case] soft: u64, #[case] hard: Opt
     check(&run.finish().expect(0), 20);
 }
 
-/// Whether this process may go beyond a hard limit.
+/// Whether this process may exceed a hard limit.
 fn may_raise() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("it is shown");
@@ -194,7 +195,7 @@ fn without_the_right_to_more(start: Start, allowed: u64) -> Start {
     })
 }
 
-/// Where it may not, that is found before the program starts.
+/// Where the agent may not exceed it, it refuses before the program starts.
 #[rstest]
 #[case::low(150)]
 #[case::lower(100)]
@@ -217,7 +218,7 @@ fn a_limit_that_is_too_low_is_refused_before_the_start(#[case] allowed: u64) {
     }
 }
 
-/// Without a kernel side 64 are enough.
+/// Without BPF programs 64 open files are enough.
 #[test]
 fn without_a_kernel_side_few_open_files_do() {
     let Some(ground) = Ground::new("socket::without_a_kernel_side_few_open_files_do") else { return };

@@ -1,5 +1,5 @@
-//! Where the agent may find itself: namespaces, sudo, no tracefs, a closed pipe, beside another one. And what
-//! the program finds: the world as it would be without the agent.
+//! Environments of the agent: namespaces, sudo, no tracefs, a closed pipe, another agent beside it. And the
+//! program's environment: the same as without the agent.
 
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt as _, process::Stdio};
 
@@ -37,18 +37,18 @@ fn in_a_pid_namespace() {
     if !has(test, "unshare") {
         return;
     }
-    // The agent is number 1 there.
+    // In this namespace the agent is number 1.
     let start = ground.run_subject(&["requests", "5", "100"]).through(&["unshare", "-fp", "--mount-proc"]);
     let seen = check_whole(&start.finish().expect(0), 5);
     assert_eq!((seen.processes.len(), seen.processes[0].ending), (1, Ending::Ended));
 
-    // The agent is outside, the program is number 1.
+    // The agent is outside; the program is number 1.
     let ground = Ground::new(test).expect("it was there before");
     let start = ground.run().program("unshare").words(&["-fp", "--mount-proc"]).word(subject());
     check_whole(&start.words(&["requests", "5", "100"]).finish().expect(0), 5);
 }
 
-/// The agent may use all CPUs, its program pins itself: the scenario is the program's.
+/// The agent may use all CPUs and the program pins itself: the scenario describes the program.
 #[test]
 fn the_scenario_is_that_of_the_program() {
     let test = "surroundings::the_scenario_is_that_of_the_program";
@@ -70,8 +70,8 @@ fn the_scenario_is_that_of_the_program() {
     assert_eq!(free, format!("{cpus}/VNL/CPU"));
 }
 
-/// The agent may need more open files than its caller is used to; the program has the limit that it would
-/// have without it.
+/// The agent may raise its limit of open files; the program gets the limit that it would have without the
+/// agent.
 #[test]
 fn the_limit_of_open_files_is_the_callers() {
     let Some(ground) = Ground::new("surroundings::the_limit_of_open_files_is_the_callers") else { return };
@@ -116,11 +116,11 @@ fn under_sudo_the_program_is_the_users() {
             .environment("SUDO_GID", "65534")
             .environment("SUDO_USER", &user.name)
     };
-    // The book is the user's to write.
+    // The user may write the notes.
     std::fs::write(ground.path("book"), "").expect("the folder is ours");
     let give = |name: &str| std::os::unix::fs::chown(ground.path(name), Some(NOBODY), Some(NOBODY));
     give("book").expect("root may");
-    // And so is the place of the folder.
+    // The user may make run folders here.
     std::fs::create_dir(ground.path("runs")).expect("the folder is ours");
     give("runs").expect("root may");
     let endpoint = "http://127.0.0.1:9";
@@ -155,7 +155,7 @@ fn under_sudo_the_program_is_the_users() {
     assert!(files.len() >= 6 && wrong.is_empty(), "{wrong:?}");
 }
 
-/// `| head -1`, and a reader that is gone before anything is said.
+/// `| head -1`, and a reader that is gone before anything is written.
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let Some(ground) = Ground::new("surroundings::a_reader_that_goes_away_is_no_failure") else { return };
@@ -169,7 +169,7 @@ fn a_reader_that_goes_away_is_no_failure() {
     ground.command(&["doctor"]).stdout(Stdio::from(writer)).finish().expect(0);
 }
 
-/// `2>&1 | head -1`: the banner, a warning, the summary have nowhere to go.
+/// `2>&1 | head -1`: banner, warnings and summary have no reader.
 #[test]
 fn readers_of_both_outputs_may_go_away() {
     let Some(ground) = Ground::new("surroundings::readers_of_both_outputs_may_go_away") else { return };
@@ -181,7 +181,7 @@ fn readers_of_both_outputs_may_go_away() {
     assert_eq!(done.seen().endings(), [ENDED; 3]);
 }
 
-/// As servers do that begin as root.
+/// As servers do that start as root.
 #[test]
 fn the_program_may_become_another_user() {
     let test = "surroundings::the_program_may_become_another_user";
@@ -218,7 +218,7 @@ fn two_agents_at_once() {
     }
 }
 
-/// An agent that observes an agent: the inner one has the marks, the outer one the processes.
+/// An agent that observes another agent: the inner one gets the marks, the outer one the processes.
 #[test]
 fn an_agent_under_an_agent() {
     let Some(ground) = Ground::new("surroundings::an_agent_under_an_agent") else { return };
@@ -237,7 +237,7 @@ fn an_agent_under_an_agent() {
     assert_eq!(inner.endings(), [ENDED; 5]);
 }
 
-/// Arguments and names are bytes to Linux.
+/// Arguments and names on Linux are bytes.
 #[test]
 fn arguments_need_not_be_text() {
     use std::os::unix::ffi::OsStrExt as _;
@@ -247,17 +247,17 @@ fn arguments_need_not_be_text() {
     start.word(odd).finish().expect(0);
 }
 
-/// What the program finds is what it would find without the agent, but for the variables by which markers and
-/// sources find theirs.
+/// The program finds the environment that it would find without the agent, except for the variables by which
+/// markers and sources find the agent.
 #[test]
 fn the_program_finds_the_world_as_it_was() {
     let Some(ground) = Ground::new("surroundings::the_program_finds_the_world_as_it_was") else { return };
     let plain =
         Start::new(&ground.path(""), &subject()).word("view").environment("E2E_BOOK", ground.path("plain"));
     let prepare = |start: Start| {
-        // These tests have a variable of their own by that name.
+        // These tests use a variable of this name themselves.
         start.without("GUESTSCOPE_PYTHON").environment("PYTHONPATH", "/theirs").before(|| {
-            // Something unusual to find again.
+            // Unusual settings that the program has to find again.
             nix::sys::stat::umask(nix::sys::stat::Mode::S_IWOTH);
             let signal = nix::sys::signal::Signal::SIGWINCH;
             // SAFETY: no handler is installed.
@@ -292,7 +292,7 @@ fn the_program_finds_the_world_as_it_was() {
     assert!(path.ends_with(":/theirs"), "{path}");
 }
 
-/// Standard input is the program's.
+/// The program, not the agent, reads standard input.
 #[test]
 fn the_program_reads_its_input() {
     use std::io::Write as _;

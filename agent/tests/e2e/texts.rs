@@ -1,4 +1,4 @@
-//! What the command line says of itself, word by word. What depends on the machine is cut out.
+//! The command line's own texts, word by word, without what depends on the machine.
 
 use insta::assert_snapshot;
 use rstest::rstest;
@@ -26,7 +26,7 @@ use crate::ground::Ground;
 fn words(#[case] name: &str, #[case] arguments: &[&str], #[case] code: i32) {
     let Some(ground) = Ground::new("texts::words") else { return };
     let done = ground.command(arguments).without("COLUMNS").finish().expect(code);
-    // Asked for, it is an answer; else it is an error.
+    // Requested help goes to standard output, help after a mistake to standard error.
     let (said, other) = if code == 0 { (done.stdout, done.stderr) } else { (done.stderr, done.stdout) };
     assert_eq!(other, "");
     assert_snapshot!(name, said);
@@ -50,7 +50,7 @@ fn doctor() {
     assert!(text.starts_with(&format!("{scenario}: ")), "{text}");
     let (_, rest) = text.split_once('\n').expect("more than one line");
     let (hooks, rest) = rest.split_once("evidence\n").expect("evidence");
-    // Which signs there are is the hypervisor's to say.
+    // The signs of restores depend on the hypervisor.
     let (hooks, signs) = hooks.split_once("\nsource   state        what it shows\n").expect("signs");
     assert_snapshot!("doctor_hooks", hooks);
     assert!(signs.starts_with("vmgenid  ") && signs.contains("\nvmclock  "), "{signs}");
@@ -68,7 +68,7 @@ fn doctor() {
     assert_eq!(json["fidelity"], "full");
 }
 
-/// The banner and the summary of a small run for people: every line that a machine cannot change.
+/// Banner and summary of a small run for people: only lines that do not depend on the machine.
 #[test]
 fn a_small_run() {
     let Some(ground) = Ground::new("texts::a_small_run") else { return };
@@ -79,9 +79,9 @@ fn a_small_run() {
     assert_eq!(banner.len(), 1, "{}", done.stderr);
     assert!(banner[0].starts_with(concat!("guestscope ", env!("CARGO_PKG_VERSION"), "  ")), "{banner:?}");
     assert!(banner[0].contains("fidelity full") && banner[0].contains("attached in "), "{banner:?}");
-    // What a machine cannot change: which lines there are, by their first words.
+    // Which lines there are, by their first words.
     let first = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
-    // How much a short program does outside its phases is the machine's to say.
+    // How much time the program spends outside its phases depends on the machine.
     let is_the_same = |word: &String| !word.is_empty() && word != "outside";
     let mut firsts: Vec<String> = done.stdout.lines().map(first).filter(is_the_same).collect();
     firsts.dedup();

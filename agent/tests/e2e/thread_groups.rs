@@ -1,5 +1,5 @@
-//! Programs without marks: their threads stand in groups by name and by what they did, each with its
-//! accounts, against what the threads measured of themselves.
+//! Programs without marks: their threads are grouped by name and role, each group with its accounts, compared
+//! with what the threads measured themselves.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use crate::{
     running::Done,
 };
 
-/// A thread of Python that waits for the GIL alone looks like one of a pool.
+/// A Python thread that only waits for the GIL looks like a pool's thread.
 const WORKERS: [&str; 2] = ["worker", "pool"];
 
-/// The group of this name, and of one of these roles.
+/// The group with this name and one of these roles.
 #[track_caller]
 fn group(summary: &Value, name: &str, roles: &[&str]) -> Value {
     let groups = summary["threads"]["groups"].as_array().expect("groups are a list");
@@ -24,7 +24,7 @@ fn ns(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("a time in ns: {value}"))
 }
 
-/// Runs the program of several kinds of threads; what each kind measured of itself.
+/// Runs the program; returns what each kind of thread measured of itself.
 fn run(ground: &Ground, test: &str, words: &[&str]) -> Option<(Done, impl Fn(&str) -> u64)> {
     let python = python(test)?;
     let script = file("tests/data/e2e/thread_groups.py");
@@ -37,7 +37,7 @@ fn run(ground: &Ground, test: &str, words: &[&str]) -> Option<(Done, impl Fn(&st
     Some((done, truth))
 }
 
-/// Time on a CPU as the kernel side sees it holds all that a thread was charged for: it includes what a
+/// Time on a CPU as the BPF programs see it is at least the thread's own CPU time: it includes what a
 /// hypervisor took.
 #[test]
 fn threads_of_a_program_without_marks_stand_in_groups() {
@@ -75,7 +75,7 @@ fn what_threads_did_outside_phases_is_told_beside_them() {
     assert!(ns(&workers["time"]["cpu_ns"]) >= truth("grpc"), "{workers:#} and {}", truth("grpc"));
 }
 
-/// All its threads have the name of the program: those of OpenMP are recognised by what they wait in.
+/// All threads have the program's name: OpenMP's are recognised by the call that they wait in.
 #[test]
 fn the_pool_of_openmp_is_told_from_the_main_thread() {
     let test = "thread_groups::the_pool_of_openmp_is_told_from_the_main_thread";

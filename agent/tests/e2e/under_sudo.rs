@@ -1,5 +1,5 @@
-//! The first use: an ordinary user starts the agent by sudo, doas or su, each the real one. The program is
-//! that user's, finds the marker, and its phases are seen.
+//! The first use: an ordinary user starts the agent by sudo, doas or su, all real. The program runs as that
+//! user, finds the marker, and its phases are seen.
 
 use std::{os::unix::fs::MetadataExt as _, path::PathBuf, process::Command};
 
@@ -17,11 +17,11 @@ use crate::{
 
 const ENDED: &str = "request:ended work:ended rest:ended";
 const MARKED: &str = "classify:ended preprocess:ended inference:ended";
-/// `run` into a folder of the user's.
+/// `run` into a folder of the user.
 const RUN: [&str; 5] = ["run", "--json", "--output", "runs", "--"];
 const DEBIANS: &str = "/usr/bin/python3";
 
-/// The agent through these words of the user.
+/// The agent, started by this command of the user.
 fn through(person: &Person, ground: &Ground, words: &[&str]) -> Start {
     let start = person.start(guestscope::child::resolve(words[0]).expect("it was tried out"));
     start.words(&words[1..]).word(ground.agent())
@@ -42,7 +42,7 @@ fn check(done: &Done, person: &Person, endings: &[&str]) -> Seen {
     seen
 }
 
-/// A Python of pyenv's, whose folders are closed to others, at a place that is open to all. In private
+/// A pyenv Python whose folders are closed to others, moved to a place that is open to all. In private
 /// mounts.
 fn pyenvs(ground: &Ground, test: &str) -> Option<PathBuf> {
     let root = std::env::var_os("PYENV_ROOT").map_or_else(|| PathBuf::from("/root/.pyenv"), PathBuf::from);
@@ -76,7 +76,7 @@ fn virtual_environments(ground: &Ground, test: &str) -> Option<PathBuf> {
     Some(ground.path("venv/bin/python"))
 }
 
-/// sudo forgets PYTHONPATH and everything else that the user may have set.
+/// sudo removes PYTHONPATH and everything else that the user may have set.
 #[rstest]
 #[case::debians("debians", &[])]
 #[case::pyenvs("pyenvs", &[])]
@@ -97,7 +97,7 @@ fn a_python_program_finds_the_module(#[case] whose: &str, #[case] options: &[&st
         let program = file("tests/data/e2e/python_marks.py");
         let text = std::fs::read_to_string(program).expect("it is there");
         let script = person.file("serve.py", &text);
-        // Where it was moved to, the loader does not look for its library.
+        // After the move the loader does not find its library by itself.
         let libraries = format!("LD_LIBRARY_PATH={}", ground.path("pyenv/lib").display());
         let start = sudo(&person, &ground).words(&RUN).words(&["env", &libraries]);
         let start = start.word(python).words(options).word(script);
@@ -105,7 +105,7 @@ fn a_python_program_finds_the_module(#[case] whose: &str, #[case] options: &[&st
     });
 }
 
-/// The module is there and cannot be found, which is said before the program says it in its own way.
+/// The module is there but cannot be imported; the agent says so before the program fails.
 #[rstest]
 #[case::isolated("-I")]
 #[case::without_the_environment("-E")]
@@ -119,7 +119,7 @@ fn a_python_that_ignores_the_environment_is_warned_of(#[case] option: &str) {
     assert!(done.stderr.contains("No module named 'guestscope'"), "{}", done.stderr);
 }
 
-/// What it finds is what a user finds, not what root had.
+/// The program gets the user's environment, not root's.
 #[rstest]
 #[case::sudo(&["sudo", "-n"])]
 #[case::keeping_the_environment(&["sudo", "-n", "-E"])]
@@ -158,8 +158,7 @@ fn the_program_is_the_callers(#[case] way: &[&str]) {
     }
 }
 
-/// As far as the file system allows: a program that is linked against the library, without a variable that
-/// names its place.
+/// As far as the file system allows: a program that is linked with the library finds it without a variable.
 #[test]
 fn a_program_that_is_linked_against_the_library_finds_it() {
     let test = "under_sudo::a_program_that_is_linked_against_the_library_finds_it";
@@ -171,7 +170,7 @@ fn a_program_that_is_linked_against_the_library_finds_it() {
         "#include <guestscope.h>\nint main(void) {\n    for (int i = 1; i < 4; i++)\n        \
          guestscope_end(guestscope_request(\"linked\", 6, i, 0));\n    return 0;\n}\n",
     );
-    // The first run hands out the library to link with.
+    // The first run provides the library to link with.
     let include = file("marker/include");
     let compile = "\"$0\" -o linked -I \"$1\" \"$2\" \"$GUESTSCOPE_LIBRARY\"";
     let run = sudo(&person, &ground).words(&RUN).words(&["sh", "-c", compile]).word(compiler);
@@ -181,7 +180,7 @@ fn a_program_that_is_linked_against_the_library_finds_it() {
     check(&done, &person, &["linked:ended"; 3]);
 }
 
-/// Root again, by sudo in the program: a descendant is welcome whatever it has become.
+/// The program uses sudo itself and becomes root: a descendant is observed whatever user it is.
 #[test]
 fn a_program_may_become_root_by_sudo_itself() {
     let test = "under_sudo::a_program_may_become_root_by_sudo_itself";
@@ -192,7 +191,7 @@ fn a_program_may_become_root_by_sudo_itself() {
     check(&start.finish().expect(0), &person, &[ENDED; 3]);
 }
 
-/// Without root there is no kernel side; phases are seen all the same.
+/// Without root there are no BPF programs; phases are seen all the same.
 #[rstest]
 #[case::as_another_user_by_sudo(true)]
 #[case::by_su(false)]
@@ -203,7 +202,7 @@ fn an_ordinary_user_sees_phases(#[case] is_by_sudo: bool) {
     let (Some(person), Some(other)) = (person.and_then(|person| person.with_sudo(test)), other) else {
         return;
     };
-    // Where it was built, others may not be let in.
+    // Other users may not be able to enter the build folder.
     let agent = ground.path("guestscope");
     std::fs::copy(ground.agent(), &agent).expect("the folder is ours");
     let program = ground.path("e2e_subject");
@@ -227,7 +226,7 @@ fn an_ordinary_user_sees_phases(#[case] is_by_sudo: bool) {
     assert_eq!(seen.manifest.child.as_ref().map(|child| child.uid), Some(other.user.uid.as_raw()));
 }
 
-/// Only root could have set them, and it is unknown which of them is true.
+/// Only root could have set both variables, and it is unknown which of them is true.
 #[test]
 fn two_callers_are_refused() {
     let Some(ground) = Ground::new("under_sudo::two_callers_are_refused") else { return };
@@ -239,7 +238,7 @@ fn two_callers_are_refused() {
     ");
 }
 
-/// Nothing may be executed from where it usually is.
+/// The usual places are mounted noexec.
 #[test]
 fn where_run_and_tmp_are_mounted_noexec_the_module_is_found() {
     let test = "under_sudo::where_run_and_tmp_are_mounted_noexec_the_module_is_found";

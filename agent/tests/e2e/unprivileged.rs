@@ -1,8 +1,8 @@
-//! Runs without BPF (fidelity `procfs`): an ordinary user, a filter of system calls, and the kernel side
-//! beside it.
+//! Runs without BPF (fidelity `procfs`): as an ordinary user, behind a seccomp filter, and with BPF beside it
+//! for comparison.
 //!
-//! The agent's numbers are compared with what the program read from the same clocks just before and after its
-//! edges: no test knows how long anything takes.
+//! The agent's numbers are compared with what the program read from the same clocks directly before and after
+//! its edges: no test depends on how long anything takes.
 
 use std::{
     os::unix::fs::chown,
@@ -28,15 +28,15 @@ const NOBODY: u32 = 65_534;
 const ENDED: &str = "request:ended work:ended rest:ended";
 /// Slots of the ring.
 const SLOTS: u64 = 1 << 14;
-/// A reading that is older than its edge by more is made again.
+/// A reading that is further from its edge than this is repeated.
 const APART_NS: u64 = 500_000;
 
-/// The agent as an ordinary user, in a folder of that user's; what follows is its command.
+/// The agent as an ordinary user, in a folder of that user; the caller adds its arguments.
 fn as_nobody(ground: &Ground) -> Start {
     let agent = ground.path("guestscope");
     let program = ground.path("e2e_subject");
     if !agent.exists() {
-        // Where they were built, others may not be let in.
+        // Other users may not be able to enter the build folder.
         std::fs::copy(ground.agent(), &agent).expect("the folder is ours");
         std::fs::copy(subject(), &program).expect("the folder is ours");
         std::fs::create_dir(ground.path("runs")).expect("the folder is ours");
@@ -59,7 +59,7 @@ fn run_as_nobody(ground: &Ground, role: &[&str]) -> Start {
     run.program(ground.path("e2e_subject")).words(role)
 }
 
-/// A run as root that does without BPF.
+/// A run as root without BPF.
 fn run_without(ground: &Ground, role: &[&str]) -> Start {
     ground.run().words(&["--fidelity", "procfs"]).program(subject()).words(role)
 }
@@ -68,7 +68,7 @@ fn account(phase: &Phase, account: Account) -> u64 {
     phase.accounts.0[account as usize]
 }
 
-/// What no thread can tell of itself is in no account.
+/// Accounts that no thread can measure of itself are zero.
 fn check_accounts(phase: &Phase) {
     let told = [Account::Cpu, Account::Runq, Account::Other].map(|one| account(phase, one));
     assert_eq!(told.iter().sum::<u64>(), phase.accounts.total_ns(), "{phase:?}");
@@ -94,7 +94,7 @@ fn an_ordinary_user_sees_phases() {
     for request in &seen.requests {
         request.phases.iter().for_each(check_accounts);
         let work = request.phases.iter().find(|phase| phase.name.stored() == "work").expect("it has one");
-        // What it worked is by the same clock.
+        // Its work was measured by the same clock.
         assert!(account(work, Account::Cpu) >= 3_000_000, "{work:?}");
     }
     let [process] = &seen.processes[..] else { panic!("one process: {:?}", seen.processes) };
@@ -151,7 +151,7 @@ fn what_cannot_do_without_says_so() {
     assert_eq!(in_place.collect::<Vec<_>>(), ["shm/edges", "proc/schedstat"]);
 }
 
-/// As a container engine refuses it; and no pidfd, as in gVisor.
+/// As a container engine refuses bpf(2), and without pidfd, as in gVisor.
 #[test]
 fn behind_a_filter_of_system_calls() {
     let Some(ground) = Ground::new("unprivileged::behind_a_filter_of_system_calls") else { return };
@@ -173,7 +173,7 @@ fn a_python_program_by_the_shared_library() {
     assert_eq!(done.seen().endings(), ["classify:ended preprocess:ended inference:ended"; 3]);
 }
 
-/// Threads, forks and execs in the middle of phases come out as they do with the kernel side.
+/// Threads, forks and execs inside phases give the same result as with BPF.
 #[rstest]
 #[case::thread_exit(&["thread-exit"], 0)]
 #[case::exec_leader(&["exec-leader"], 0)]
@@ -189,7 +189,7 @@ fn lives_are_the_same(#[case] role: &[&str], #[case] code: i32) {
     assert_eq!(without.losses(), full.losses());
 }
 
-/// With the kernel side the main thread is seen to end before the other one takes its number; here both go
+/// With BPF, the main thread is seen to end before the other thread takes its number; without it both end
 /// with the exec.
 #[test]
 fn a_thread_that_becomes_another_program_ends_all_phases() {
@@ -199,7 +199,7 @@ fn a_thread_that_becomes_another_program_ends_all_phases() {
     assert_eq!(done.seen().endings(), ["leader:exec", ENDED, ENDED, "thread:exec work:exec"]);
 }
 
-/// A process's own ID, 1, belongs to another process where the agent is.
+/// The process has ID 1 in its namespace, which belongs to another process where the agent is.
 #[test]
 fn a_program_in_another_pid_namespace_has_its_own_numbers() {
     let test = "unprivileged::a_program_in_another_pid_namespace_has_its_own_numbers";
@@ -211,11 +211,11 @@ fn a_program_in_another_pid_namespace_has_its_own_numbers() {
     let seen = done.seen();
     assert_eq!(seen.endings(), vec![ENDED; 5]);
     assert!(seen.requests.iter().all(|request| request.root().thread.tgid == 1));
-    // That of `unshare`, which was started; of number 1 nothing but its edges is known.
+    // The process of `unshare`, which the agent started; of number 1 only its edges are known.
     assert_eq!(seen.processes.iter().map(|process| process.name.stored()).collect::<Vec<_>>(), ["unshare"]);
 }
 
-/// Writers that are killed at any instant leave nothing that holds the others up.
+/// Writers that are killed at any instant do not block the others.
 #[test]
 fn killed_programs_hold_nobody() {
     let Some(ground) = Ground::new("unprivileged::killed_programs_hold_nobody") else { return };
@@ -234,7 +234,7 @@ fn killed_programs_hold_nobody() {
     assert!(done.loss("kernel_edges_unfinished") <= 12, "{:?}", done.losses());
 }
 
-/// A child that goes on when the agent is gone finds the ring full at some time, and does not mind.
+/// A child that outlives the agent finds the ring full at some time, and runs on.
 #[test]
 fn a_child_that_is_left_behind_goes_on() {
     let Some(ground) = Ground::new("unprivileged::a_child_that_is_left_behind_goes_on") else { return };
@@ -247,7 +247,7 @@ fn a_child_that_is_left_behind_goes_on() {
     eventually("the child goes on to its end", || ground.book().contains("done").then_some(()));
 }
 
-/// While the ring is not read, it fills up: every edge was read or counted.
+/// The ring fills up while it is not read: every edge was read or counted.
 #[test]
 fn a_ring_that_overflows_is_counted_exactly() {
     const REQUESTS: u64 = 10_000;
@@ -260,15 +260,15 @@ fn a_ring_that_overflows_is_counted_exactly() {
     eventually("the program ends", || ground.book().contains("done").then_some(()));
     run.signal(Signal::SIGCONT);
     let done = run.finish().expect(0);
-    // A request has 6 edges. Those of the first one were read before, or were not.
+    // A request has 6 edges. Those of the first request may have been read before.
     let (lost, without) = (done.loss("kernel_edges"), 6 * REQUESTS - SLOTS);
     assert!(lost == without || lost == without + 6, "{lost} edges lost: {:?}", done.losses());
-    // What had room is whole.
+    // Requests that found room are complete.
     let whole = done.seen().endings().iter().filter(|endings| *endings == ENDED).count() as u64;
     assert_eq!(whole, (6 * (REQUESTS + 1) - lost) / 6 - 1);
 }
 
-/// What the program read around the edges of one request: time, CPU time and waits for a CPU, ns.
+/// The program's readings around the edges of one request: time, CPU time and waiting for a CPU, ns.
 #[derive(Debug)]
 struct Witness {
     before: [u64; 3],
@@ -295,10 +295,10 @@ fn works(seen: &Seen) -> Vec<Phase> {
     requests.into_iter().map(|request| work(&request.phases).expect("each has one")).collect()
 }
 
-/// Times of a phase lie between what the program read inside and around it; its CPU time is not below that,
-/// but for its run queue: the kernel's books have a thread that was woken on its CPU from then on, and not
-/// from the switch (KERNELS.md). Whether it is not above either: the program's clock leaves out what the
-/// hypervisor takes, and the kernel side does not.
+/// A phase's duration lies between the program's readings inside and around it. Its CPU time is at least what
+/// the program measured, less its run queue: the kernel counts a woken thread as on its CPU from then on, and
+/// not from the switch (KERNELS.md). Returns whether it is also at most that: the program's clock excludes
+/// stolen time, and the BPF programs' does not.
 fn check_against(witness: &Witness, phase: &Phase) -> bool {
     let Witness { before, begun, ending, after } = witness;
     let end_ns = phase.start_ns + phase.duration_ns;
@@ -309,7 +309,7 @@ fn check_against(witness: &Witness, phase: &Phase) -> bool {
     cpu <= after[1] - before[1]
 }
 
-/// Against the kernel's own numbers, while a neighbour wants the same CPU.
+/// Compared with the kernel's own numbers, while a neighbour uses the same CPU.
 #[test]
 fn accounts_are_what_the_thread_reads_beside_them() {
     let test = "unprivileged::accounts_are_what_the_thread_reads_beside_them";
@@ -344,20 +344,19 @@ fn accounts_are_what_the_thread_reads_beside_them() {
         let runq = account(phase, Account::Runq);
         assert!((inside.saturating_sub(2 * APART_NS)..=around + 2 * APART_NS).contains(&runq), "{phase:?}");
         waited += runq;
-        // It slept for 3 ms: neither on a CPU nor waiting for one.
+        // It slept for 3 ms, neither on a CPU nor waiting for one.
         assert!(account(phase, Account::Other) >= 3_000_000 - 2 * APART_NS, "{phase:?}");
     }
     assert!(waited > 0, "a neighbour that spins on the same CPU took nothing");
 }
 
-/// One program under both at once: the kernel side sees the probe that the library fires before it writes
-/// into the ring.
+/// One program under both: BPF sees the probe that the library fires before it writes into the ring.
 #[test]
 fn the_kernel_side_beside_it_sees_the_same() {
     let test = "unprivileged::the_kernel_side_beside_it_sees_the_same";
     let Some(ground) = Ground::new(test) else { return };
     let program = subject();
-    // The first one shows the outer agent where the probe is; the inner agent is asked by the second one.
+    // The first program shows the outer agent where the probe is; the second one runs under the inner agent.
     let script = format!(
         "{0} requests 1; exec {1} run --fidelity procfs --output inner -- {0} witness 20 2000 500",
         program.display(),

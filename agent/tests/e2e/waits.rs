@@ -1,4 +1,4 @@
-//! Long waits in a real Jaeger: below their phases, of a service of their own, with the numbers of the
+//! Long waits in a real Jaeger: below their phases, under a service of their own, with the numbers in the
 //! folder.
 //!
 //! Every row of `waits.parquet` that lies in a phase is a span, an event of the phase's span, or counted
@@ -28,7 +28,7 @@ fn what_kept_a_phase_from_running_is_a_span_below_it() {
     let seen = done.seen();
     assert_eq!((seen.requests.len(), done.losses()), (REQUESTS, vec![]));
 
-    // What Jaeger lists of a service may come before all of it has: the spans are as many as were sent.
+    // Jaeger may list a service before it has all spans; wait for as many as were sent.
     let summary = done.summary();
     assert_eq!(summary["export"]["traces_sent"], REQUESTS, "{summary}");
     let sent = summary["export"]["spans_sent"].as_u64().expect("a number") as usize;
@@ -49,7 +49,7 @@ fn what_kept_a_phase_from_running_is_a_span_below_it() {
     check_search(&jaeger, &seen);
 }
 
-/// One phase: its rows are its spans, its events and its count.
+/// The rows of a phase are its wait spans, its events and its count.
 fn check_phase(phase: &Phase, waits: &[Wait], spans: &[Span], service: &str) {
     let id = hex(&phase.trace.span_id);
     let own = spans.iter().find(|span| span.id == id).unwrap_or_else(|| panic!("no span {id}"));
@@ -63,7 +63,7 @@ fn check_phase(phase: &Phase, waits: &[Wait], spans: &[Span], service: &str) {
     let least_ns = 100_000.max(phase.duration_ns.div_ceil(100));
     let matter = rows.iter().filter(|row| row.duration_ns >= least_ns).count();
     let shown = below.len() + own.events.len();
-    // A wait around the instant at which its phase ends may lie outside, and is counted.
+    // A wait at the end of its phase may lie outside, and is counted.
     let left_out = rows.len() - shown;
     assert_eq!(own.events_left_out, left_out as u64, "{own:#?}");
     assert!(below.len() == matter.min(8) || left_out > 0 && below.len() < 8, "{below:#?} of {rows:#?}");
@@ -74,7 +74,7 @@ fn check_phase(phase: &Phase, waits: &[Wait], spans: &[Span], service: &str) {
     }
 }
 
-/// The numbers are those of the row, and the times lie inside the phase's.
+/// Its numbers are those of the row, and its times lie inside the phase's.
 fn check_wait(span: &Span, row: &Wait, parent: &Span, service: &str) {
     assert_eq!(span.name, row.mainly().0.name(), "{span:#?}");
     assert_eq!(span.resource["service.namespace"], service);
@@ -109,18 +109,18 @@ fn check_wait(span: &Span, row: &Wait, parent: &Span, service: &str) {
         assert_eq!(span.attributes.get(key).and_then(Value::as_str), expected, "{key}: {span:#?}");
     }
     assert!(parent.start_ns <= span.start_ns && span.end_ns <= parent.end_ns, "{span:#?} in {parent:#?}");
-    // Apart from its neighbours by 1 us, so at most a few from the truth.
+    // Waits are separated by 1 us, so their times may be off by a few of these.
     assert!((span.end_ns - span.start_ns).abs_diff(row.duration_ns) <= 10_000, "{span:#?} of {row:?}");
 }
 
-/// The program's deliberate waits are there, below the phase in which it made them.
+/// The program's deliberate waits are below the phases in which it made them.
 fn check_provoked(seen: &Seen, waits: &[Wait], traces: &BTreeMap<String, Vec<Span>>) {
     for request in &seen.requests {
         let spans = &traces[&hex(&request.root().trace.trace_id)];
         for (name, operation) in [("asleep", "sleep"), ("locked_out", "lock"), ("restless", "sleep")] {
             let phase = crate::folder::phase(request, name);
             let rows = waits.iter().filter(|wait| wait.phase == Some(phase.id));
-            // A switch that reached no hook left no row; with one, what it was is not known.
+            // A switch that reached no hook left no row; with one, the cause of the wait is unknown.
             if rows.clone().any(|row| row.mainly().0.name() == operation) {
                 let id = Some(hex(&phase.trace.span_id));
                 let found = spans.iter().any(|span| span.parent == id && span.name == operation);

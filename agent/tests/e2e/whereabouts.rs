@@ -1,4 +1,4 @@
-//! A long wait tells where its thread is at home: its control group, and its number in its own PID namespace.
+//! A long wait records its thread's control group, and the thread's number in its own PID namespace.
 
 use std::{fs, os::unix::fs::MetadataExt as _};
 
@@ -45,7 +45,7 @@ fn outside_of_namespaces_a_thread_has_one_number() {
     let waits = seen.waits();
     assert!(!waits.is_empty());
     for wait in waits {
-        // Where the test itself is in a namespace the numbers of its threads may be alike by chance.
+        // If the test itself runs in a PID namespace, both numbers may be equal by chance.
         assert!(wait.ns_tid == Some(wait.thread.tid) || !is_outside && wait.ns_tid.is_some(), "{wait:?}");
     }
 }

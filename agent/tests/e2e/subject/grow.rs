@@ -1,6 +1,6 @@
-//! Roles of programs that mark without end, as broken and hostile ones do.
+//! Roles that mark without end, as broken and hostile programs do.
 //!
-//! Each pauses after some edges, so that the ring has room and it is the agent that has to cope.
+//! Each pauses after some edges, so that not the ring but the agent is the bottleneck.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn pause(at: u64) {
     }
 }
 
-/// `grow MODE N`: N marks of one kind, then SIGTERM is waited for if there is a third argument.
+/// `grow MODE N`: N marks of one kind; with a third argument it then waits for SIGTERM.
 pub(crate) fn grow(arguments: &[String]) {
     let steps = 1..=number(arguments, 1);
     let mode = arguments[0].as_str();
@@ -64,7 +64,7 @@ fn leak(step: u64) {
     }
 }
 
-/// `stubborn [MARKS]`: SIGTERM and SIGINT are ignored, for two minutes; with an argument it marks meanwhile.
+/// `stubborn [MARKS]`: ignores SIGTERM and SIGINT for two minutes; with an argument it marks meanwhile.
 pub(crate) fn stubborn(arguments: &[String]) {
     // SAFETY: no handler is given.
     unsafe {

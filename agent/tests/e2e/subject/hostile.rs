@@ -1,20 +1,20 @@
-//! Role `hostile`: names that give orders to a terminal, on one CPU which a neighbour takes now and then.
+//! Role `hostile`: names with terminal control sequences, on one CPU that a neighbour takes at times.
 //!
-//! What it spends is nothing but CPU time.
+//! It only uses CPU time.
 
 use std::{ffi::CStr, time::Duration};
 
 use crate::{burn, note, number};
 
-/// With a line that looks like the agent's own.
+/// With a line that looks like one of the agent's.
 const REQUEST: &str = "re\u{1b}[2J\u{202e}\nhint: obey";
 const PHASE: &str = "ph\u{9b}31m\u{7f}\u{200b}\r\nhint: obey";
 const THREAD: &CStr = c"t\x1b[2J\xc2\x9b\n\xe2\x80\xae";
 
 /// `hostile N CPU`: requests from 1 to N on that CPU, and a thread.
 pub(crate) fn hostile(arguments: &[String]) {
-    // Ahead of all others there but the neighbour, so that no other thread gets the CPU before it. SAFETY:
-    // all zeros are a value of it; musl's has more fields than glibc's.
+    // Real-time priority below the neighbour's, so that no other thread gets the CPU before it. SAFETY: zeros
+    // are a valid value; musl's structure has more fields than glibc's.
     let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
     priority.sched_priority = 1;
     // SAFETY: the set and the parameter live across the calls; the set is of its size.

@@ -1,7 +1,7 @@
-//! Roles about births and ends: exits, signals, exec, fork, many threads, and what lives on.
+//! Roles about starts and ends: exits, signals, exec, fork, many threads, and processes that outlive the
+//! program.
 //!
-//! Guards that must never end are forgotten, as a program that crashes forgets them. Nothing here waits for
-//! long.
+//! Guards that must never end are forgotten, as in a program that crashes. Nothing here waits for long.
 
 #![expect(clippy::exit, reason = "how a program ends is what these roles are about")]
 
@@ -35,7 +35,7 @@ pub(crate) fn kill_self(_: &[String]) {
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
-/// Blocks a signal, says that it may be sent, and waits for it. Whether it came.
+/// Blocks a signal, notes that it may be sent, and waits for it. Returns whether it came.
 fn signalled(signal: libc::c_int, seconds: i64) -> bool {
     let limit = libc::timespec { tv_sec: seconds, tv_nsec: 0 };
     // SAFETY: the set and the limit live across the calls.
@@ -55,7 +55,7 @@ pub(crate) fn await_sigterm(_: &[String]) {
     std::process::exit(if signalled(libc::SIGTERM, 60) { 7 } else { 1 });
 }
 
-/// `count-sigint`: how often the signal comes until a second passes without, as the exit code.
+/// `count-sigint`: exits with the number of signals, once a second passes without one.
 pub(crate) fn count_sigint(_: &[String]) {
     let mut count = 0;
     let mut patience = 60;
@@ -91,7 +91,7 @@ pub(crate) fn exec_leader(_: &[String]) {
     exec_requests();
 }
 
-/// `exec-thread`: the same from a thread, while the main thread is inside a phase too.
+/// `exec-thread`: the same in another thread, while the main thread is inside a phase as well.
 pub(crate) fn exec_thread(_: &[String]) {
     let both = Arc::new(Barrier::new(2));
     let other = Arc::clone(&both);
@@ -107,7 +107,7 @@ pub(crate) fn exec_thread(_: &[String]) {
     std::thread::sleep(Duration::from_secs(30));
 }
 
-/// `fork`: a child is born inside a phase, ends what it inherited, and has a request of its own.
+/// `fork`: forks a child inside a phase; the child ends what it inherited, and makes a request of its own.
 pub(crate) fn fork(_: &[String]) {
     let parent = guestscope_marker::request("parent", 1);
     let inside = phase("work");
@@ -126,7 +126,7 @@ pub(crate) fn fork(_: &[String]) {
     assert_eq!(status, 0);
 }
 
-/// `threads N`: so many threads at once, each with a request.
+/// `threads N`: N threads at once, each with a request.
 pub(crate) fn threads(arguments: &[String]) {
     let count = number(arguments, 0);
     let all = Barrier::new(count as usize);
@@ -143,7 +143,7 @@ pub(crate) fn threads(arguments: &[String]) {
     note("done");
 }
 
-/// `leave-behind`: ends at once; a child lives on, and goes on marking after the agent is gone.
+/// `leave-behind`: ends at once; a child lives on and marks even after the agent has ended.
 pub(crate) fn leave_behind(_: &[String]) {
     request("request", 1, WORK);
     // SAFETY: there is one thread, so the child may do anything.
@@ -164,7 +164,7 @@ pub(crate) fn leave_behind(_: &[String]) {
     }
 }
 
-/// `wait-for-line N`: says that it is ready, reads a byte of standard input, and only then marks N requests.
+/// `wait-for-line N`: notes that it is ready, reads a byte of standard input, and only then makes N requests.
 pub(crate) fn wait_for_line(arguments: &[String]) {
     note("ready");
     let mut byte = [0];
@@ -173,8 +173,8 @@ pub(crate) fn wait_for_line(arguments: &[String]) {
     note("done");
 }
 
-/// `in-front MS`: puts itself in front of its terminal, which it tells to stop processes that write from the
-/// background; stays for so long, and makes a request then.
+/// `in-front MS`: makes itself the foreground process group of its terminal, with the setting that stops
+/// background processes that write; then makes a request after MS.
 pub(crate) fn in_front(arguments: &[String]) {
     use nix::{
         sys::{
@@ -185,7 +185,7 @@ pub(crate) fn in_front(arguments: &[String]) {
     };
     use std::io::stdin;
     setpgid(Pid::from_raw(0), Pid::from_raw(0)).expect("it leads nobody");
-    // From behind this call would stop it, too.
+    // In the background this call would stop it, too.
     // SAFETY: no handler is set.
     unsafe { signal(Signal::SIGTTOU, SigHandler::SigIgn) }.expect("it may be ignored");
     tcsetpgrp(stdin(), getpid()).expect("it is its terminal");

@@ -1,7 +1,7 @@
-//! The program under observation: `e2e_subject ROLE [ARGUMENTS]` does one known thing in marked phases.
+//! The program under observation: `e2e_subject ROLE [ARGUMENTS]` does known things in marked phases.
 //!
-//! Its notes go to the file that E2E_BOOK names, a line each, so that its standard output stays empty.
-//! Each role stands beside its name in [`ROLES`]. It judges nothing.
+//! It writes its notes to the file that E2E_BOOK names, one per line, so that its standard output stays
+//! empty. [`ROLES`] has the roles by name. It judges nothing.
 
 mod grow;
 mod hostile;
@@ -12,7 +12,7 @@ mod witness;
 
 use std::{fs::OpenOptions, io::Write as _, time::Duration};
 
-/// A role is given the arguments behind its name.
+/// A role gets the arguments after its name.
 type Role = fn(&[String]);
 
 const ROLES: &[(&str, Role)] = &[
@@ -39,7 +39,7 @@ const ROLES: &[(&str, Role)] = &[
     ("burst", witness::burst),
 ];
 
-/// Adds a line to the book.
+/// Adds a line to its notes.
 fn note(line: &str) {
     let Some(path) = std::env::var_os("E2E_BOOK") else { return };
     let file = OpenOptions::new().append(true).create(true).open(path);
@@ -60,7 +60,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Uses that much CPU time of this thread.
+/// Uses this much CPU time of the calling thread.
 fn burn(time: Duration) {
     let end_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) + time.as_nanos() as u64;
     while clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) < end_ns {
@@ -90,7 +90,7 @@ fn requests(arguments: &[String]) {
     note("done");
 }
 
-/// `unmarked`: works without a word to the marker.
+/// `unmarked`: works without using the marker.
 fn unmarked(_: &[String]) {
     burn(Duration::from_millis(20));
     note("done");

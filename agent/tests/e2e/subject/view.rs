@@ -1,10 +1,10 @@
-//! Role `view`: what a program finds when it starts, so that a test can tell what the agent changed of it.
+//! Role `view`: notes what a program finds at its start, to show what the agent changed.
 //!
 //! Notes lines `name=value`. It reads /proc and the environment and changes nothing.
 
 use crate::note;
 
-/// Lines of /proc/self/status that a parent may spoil.
+/// Lines of /proc/self/status that a parent process can change.
 const STATUS: [&str; 11] = [
     "Umask",
     "Uid",
@@ -25,7 +25,7 @@ pub(crate) fn view(_: &[String]) {
     let descriptors =
         std::fs::read_dir("/proc/self/fd").expect("/proc is there").flatten().filter_map(|entry| {
             let to = std::fs::read_link(entry.path()).ok()?;
-            // The one that reads this folder.
+            // The descriptor that reads this folder.
             let own = to.to_string_lossy().ends_with("/fd");
             (!own).then(|| entry.file_name().to_string_lossy().into_owned())
         });

@@ -1,4 +1,4 @@
-//! Role `waits`: phases that are kept from running, each by one thing, and one that is so very often.
+//! Role `waits`: phases that wait, each for one thing, and one that waits often.
 //!
 //! It does not measure its waits: the kernel does.
 
@@ -10,13 +10,13 @@ use std::{
 
 use crate::{note, number};
 
-/// Long beside what a neighbour takes.
+/// Long compared with what a neighbour takes.
 const LONG: Duration = Duration::from_millis(20);
 /// Above the agent's default threshold.
 const SHORT: Duration = Duration::from_micros(300);
 
-/// `waits N`: requests from 1 to N, each with a phase that sleeps and in it one that waits for a lock, and
-/// one of 60 short sleeps.
+/// `waits N`: N requests, each with a phase that sleeps and waits for a lock in an inner phase, and a phase
+/// with 60 short sleeps.
 pub(crate) fn waits(arguments: &[String]) {
     for at in 1..=number(arguments, 0) {
         let _request = guestscope_marker::request("request", at);

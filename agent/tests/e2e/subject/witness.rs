@@ -1,12 +1,12 @@
-//! Roles that look at the same clocks as their observer, right beside each edge.
+//! Roles that read the clocks of their observer directly before and after each edge.
 //!
-//! What is noted are readings; whether they agree is the test's to say.
+//! They note readings; the test decides whether these agree with the agent's.
 
 use std::{io::Read as _, time::Duration};
 
 use crate::{burn, clock_ns, note, number, request};
 
-/// What the kernel tells this thread of itself, ns: time, CPU time, waits for a CPU.
+/// The kernel's numbers for this thread, ns: time, CPU time, waiting for a CPU.
 fn reading() -> [u64; 3] {
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this kernel has it");
     let run_delay = schedstat.split(' ').nth(1).and_then(|number| number.parse().ok());
@@ -14,11 +14,11 @@ fn reading() -> [u64; 3] {
     [clocks[0], clocks[1], run_delay.expect("its second number")]
 }
 
-/// `witness N WORK_US SLEEP_US`: requests from 1 to N with one phase; a line for each: readings before its
-/// begin, after it, before its end and after that, and how often the thread had to leave its CPU by then.
+/// `witness N WORK_US SLEEP_US`: N requests with one phase each. Notes a line for each: readings before its
+/// start, after it, before its end and after that, and the involuntary switches so far.
 pub(crate) fn witness(arguments: &[String]) {
     let (work, sleep) = (number(arguments, 1), number(arguments, 2));
-    // The first edge waits for its observer.
+    // The first edge waits for the agent.
     request("first", 0, Duration::ZERO);
     for at in 1..=number(arguments, 0) {
         let _request = guestscope_marker::request("request", at);
@@ -38,7 +38,7 @@ pub(crate) fn witness(arguments: &[String]) {
     note("done");
 }
 
-/// `burst N`: a request, then a byte of standard input is waited for, then N requests as fast as they come.
+/// `burst N`: a request, then waits for a byte of standard input, then N requests without a pause.
 pub(crate) fn burst(arguments: &[String]) {
     request("first", 0, Duration::ZERO);
     note("ready");

@@ -1,8 +1,7 @@
-//! `guestscope explain` of runs with faults of known kind and size: the cause that was injected stands first,
-//! in the phase that was hit, with its size, and the evidence names who did it.
+//! `guestscope explain` of runs with faults of known kind and size: the injected cause comes first, in the
+//! phase that was hit, with its size, and the evidence names who caused it.
 //!
-//! The same faults, the same tolerance and the same patience with a disturbed machine as for the ledger
-//! itself.
+//! Faults, tolerance and repetitions on a disturbed machine are those of the truth suite.
 
 use guestscope::analyze::Cause;
 use guestscope_contract::Account;
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::{folder::only_folder, ground::Ground};
 
-/// Checks the evidence of a part, as the injector knows it.
+/// Whether the evidence of a part is what the injector caused.
 type Witness = fn(&Value) -> bool;
 
 /// The thread that held the lock slept.
@@ -27,23 +26,23 @@ fn held_by_a_sleeper(part: &Value) -> bool {
     culprit["kind"] == "kept_thread" && culprit["account"] == "sleep" && culprit["depth"] == 1
 }
 
-/// A device was read, in as many I/Os.
+/// The request read from a device, which typical requests do not.
 fn read_from_a_device(part: &Value) -> bool {
     let ios = part["counts"].as_array().into_iter().flatten().find(|one| one["name"] == "count.block.io");
     ios.is_some_and(|one| one["count"].as_u64() > Some(0) && one["typical"].as_f64() < Some(1.0))
 }
 
-/// One or more waits without quota.
+/// The thread waited without quota at least once.
 fn out_of_quota(part: &Value) -> bool {
     part["waits"]["count"].as_u64() > Some(0) && part["counts"][0]["name"] == "count.throttle"
 }
 
-/// The helper by its name, with a wait of its own.
+/// The evidence names the helper, and what ran before it on its CPU.
 fn by_the_helper(part: &Value) -> bool {
     part["helpers"][0]["comm"] == "helper" && part["helpers"][0]["by"][0]["culprit"]["kind"] == "ran_before"
 }
 
-/// The output of explain for one run, with the run and the injector's log.
+/// The output of `explain` for one run, with the run and the injector's log.
 struct Told {
     json: Value,
     run: Run,
@@ -57,7 +56,7 @@ impl Told {
         let folder = only_folder(&ground.path("runs"));
         let explain = ground.command(&["explain", "--json", "--slowest", "10"]).word(&folder);
         let json = serde_json::from_str(&explain.finish().expect(0).stdout).expect("it is JSON");
-        // The same for people says the same first.
+        // The text for people begins with the headline of the JSON.
         let text = ground.command(&["explain"]).word(&folder).finish().expect(0).stdout;
         let headline = text.lines().skip(1).take(3).map(str::trim).collect::<Vec<_>>().join(" ");
         let same = json_headline(&json);
@@ -65,7 +64,7 @@ impl Told {
         Some(Self { json, run })
     }
 
-    /// Injected and found time of the requests that were hit, where the cause stands first in `work` with its
+    /// Injected and found time of the hit requests in which the cause comes first in `work`, with its
     /// evidence.
     fn found(&self, kind: &str, (cause, truth): (Cause, Truth), backs: Witness) -> Vec<(u64, u64)> {
         let cases = self.json["groups"][0]["explained"].as_array().expect("a list");
@@ -73,7 +72,7 @@ impl Told {
         let of = |(injection, (injected_ns, _)): &(&Injection, (u64, u64))| {
             let case = cases.iter().find(|case| case["request"] == injection.request)?;
             let phase = &case["phases"][0];
-            // Behind a part that is about as large it may stand second.
+            // It may come after another part of about the same size.
             let first = 1 + truth.rivals(injection).len();
             let mut parts = phase["parts"].as_array()?.iter().take(first);
             let part = parts.find(|part| part["cause"] == cause.name())?;
@@ -84,15 +83,15 @@ impl Told {
         sizes.iter().filter_map(of).collect()
     }
 
-    /// Whether the cause leads a list for all hits; behind parts that are about as large in one of them it
-    /// may stand later.
+    /// Whether the cause leads a list over all hits; if one of them has another part of about its size, it
+    /// may come later.
     fn leads(&self, list: &Value, kind: &str, (cause, truth): (Cause, Truth)) -> bool {
         let hits = self.run.sizes(kind, cause, truth);
         let rivals = hits.iter().map(|(injection, _)| truth.rivals(injection).len()).max().unwrap_or(0);
         list.as_array().into_iter().flatten().take(1 + rivals).any(|one| one["cause"] == cause.name())
     }
 
-    /// Everything adds up, in what is printed as well.
+    /// All sums agree, in the printed numbers as well.
     fn check_sums(&self) {
         let group = &self.json["groups"][0];
         let sum = |parts: &Value, key: &str| {
@@ -151,7 +150,7 @@ fn a_fault_is_explained_first_with_its_size_and_who_did_it(
             median * 100.0
         );
         keep(row.clone());
-        // One hit may have met something else of the same size.
+        // One hit may coincide with another disturbance of the same size.
         let holds = errors.len() + 1 >= HITS && median <= SHARE && advised && leads;
         Some(Look { holds, is_busy: told.run.is_busy(), text: format!("{row}\n{group:#}") })
     });

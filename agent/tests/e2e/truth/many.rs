@@ -1,4 +1,4 @@
-//! The long form: a hundred faults of a kind, of random sizes at random places, each judged on its own.
+//! The long form: a hundred faults of each kind, with random sizes and places, each judged separately.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
@@ -12,17 +12,17 @@ use super::{
 };
 
 const VARIABLE: &str = "GUESTSCOPE_REPETITIONS";
-/// Faults in a hundred that must be found: the machine may disturb the others.
+/// Of a hundred faults this many must be found: the machine may disturb the others.
 const ENOUGH_PERCENT: usize = 95;
 
-/// Number of faults that were asked for, if any.
+/// The number of faults in GUESTSCOPE_REPETITIONS, if set.
 pub(super) fn repetitions() -> Option<usize> {
     std::env::var(VARIABLE).ok()?.parse().ok()
 }
 
-/// Half to twice the size in the words, and one of 11 to 20 requests, by the number of the run.
+/// Half to twice the size in the arguments, in one of 11 to 20 requests, by the number of the run.
 fn randomised(words: &[&str], number: u64) -> Vec<String> {
-    // Steps of the golden ratio cover an interval evenly.
+    // Multiples of the golden ratio, modulo 1, cover an interval evenly.
     let share = (number as f64 * 0.618_033_988_749_895).fract();
     let mut words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
     let size = words.iter().position(|word| word == "--size").expect("the row has a size") + 1;
@@ -37,7 +37,7 @@ fn randomised(words: &[&str], number: u64) -> Vec<String> {
     words
 }
 
-/// Runs until there were enough faults. 95 of 100 must be named first, with their sizes.
+/// Repeats runs until there were enough faults. 95 of 100 must be named first, with their sizes.
 pub(super) fn judge(
     test: &str,
     workloads: &OsString,
@@ -72,8 +72,8 @@ pub(super) fn judge(
     assert!(both * 100 >= faults * ENOUGH_PERCENT, "{row}");
 }
 
-/// Pairs of faults for the same requests: one of 10 to 40 ms and one of 0.4 to 0.8 times that, either of them
-/// first.
+/// Pairs of faults for the same requests: one of 10 to 40 ms and one of 0.4 to 0.8 times that, in either
+/// order.
 const MIXTURES: [[(&str, Account); 2]; 4] = [
     [("lock", Account::Lock), ("sleep", Account::Sleep)],
     [("slow-peer", Account::Net), ("lock", Account::Lock)],
@@ -81,8 +81,8 @@ const MIXTURES: [[(&str, Account); 2]; 4] = [
     [("spin-neighbour", Account::Runq), ("slow-peer", Account::Net)],
 ];
 
-/// Mixtures until there were enough: of 100, 95 must name both causes in the order of what was injected,
-/// within 10 %.
+/// Repeats mixtures until there were enough: in 95 of 100, both causes must be named in the order of their
+/// injected sizes, within 10 %.
 pub(super) fn mixtures(test: &str, workloads: &OsString, repetitions: usize) {
     let (mut faults, mut right, mut ordered, mut sized) = (0, 0, 0, 0);
     let mut number = 0;
@@ -127,7 +127,7 @@ fn truth_of(account: Account) -> Truth {
     if account == Account::Cpu { Truth::Cpu } else { Truth::Injected }
 }
 
-/// Moves between CPUs, until there were enough hits: of 100, 95 must be counted to the last.
+/// Repeats moves between CPUs until there were enough hits: in 95 of 100, every move must be counted.
 pub(super) fn moves(test: &str, workloads: &OsString, repetitions: usize, seen: fn(&Phase) -> u64) {
     let (mut faults, mut exact, mut number) = (0, 0, 0);
     while faults < repetitions {
@@ -147,7 +147,7 @@ pub(super) fn moves(test: &str, workloads: &OsString, repetitions: usize, seen: 
     assert!(exact * 100 >= faults * ENOUGH_PERCENT, "{row}");
 }
 
-/// A run of a program that could inject faults, and injects none.
+/// A run that prepares faults and injects none.
 pub(super) fn without_fault(test: &str, workloads: &OsString, seed: u64) -> Option<Run> {
     let seed = seed.to_string();
     let run = Run::of(test, workloads, &["sleep", "--every", "1000000", "--seed", &seed, "--log-spared"])?;
@@ -155,9 +155,8 @@ pub(super) fn without_fault(test: &str, workloads: &OsString, seed: u64) -> Opti
     Some(run)
 }
 
-/// Runs so many of them. Of 100, 95 must name nothing that was not there. Machines of others are disturbed
-/// from outside, so what is named there is looked up in the program's own books (its CPU clock, its
-/// schedstat).
+/// Repeats such runs. In 95 of 100, nothing may be named that was not there. Other load disturbs machines, so
+/// what is named is checked against the program's own numbers (its CPU clock, its schedstat).
 pub(super) fn without_faults(test: &str, workloads: &OsString, repetitions: usize) {
     let (mut confirmed, mut wrong) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
     let mut nothing = 0;

@@ -1,16 +1,15 @@
 //! Faults of known kind and size, injected by `guestscope-workloads stall` and logged by the injector: the
 //! agent must name each one first, with its size. Invariant 4.
 //!
-//! A row per kind. What is compared: the account of a request that was hit, less that of the median spared
-//! one, with the injector's own measure. The machine disturbs single requests, so a row is judged by its
-//! median, and again if that was disturbed too: a ledger that is wrong is so every time. Where others keep
-//! even the spared requests from their CPU every time, that is the truth, and the agent says so: such a test
-//! is skipped. Where waiting for a disk costs as much CPU time as it takes, by the injector's own books,
-//! either may be named, and the row says so. Where the hypervisor takes much of the time, a row that never
-//! held says that it is not judged.
+//! A row per kind. The account of a hit request, minus that of the median spared one, is compared with the
+//! injector's own measurement. Other load disturbs single requests, so a row is judged by its median, and
+//! repeated if that was disturbed too: a wrong ledger is wrong every time. If other load keeps even the
+//! spared requests from their CPU every time, the test is skipped. If waiting for a disk costs as much CPU
+//! time as it takes, by the injector's own measurement, either may be named, and the row says so. If the
+//! hypervisor takes much of the time, a row that never held is reported as not judged.
 //!
-//! GUESTSCOPE_REPETITIONS=100 makes so many faults of each kind, of random sizes at random places, each
-//! judged alone.
+//! GUESTSCOPE_REPETITIONS=100 makes 100 faults of each kind, with random sizes and places, each judged
+//! separately.
 
 mod explained;
 mod many;
@@ -40,20 +39,20 @@ pub(crate) use self::{
     table::{Row, keep},
 };
 
-/// One in so many is hit.
+/// One request in this many is hit.
 pub(crate) const EVERY: &str = "12";
-/// The cause where a helper thread is late.
+/// The cause if a helper thread is late.
 const HELPER_RUNQ: Cause = Cause::Helper(Account::Runq);
-/// How often a row may be disturbed.
+/// Attempts for each row.
 pub(crate) const ATTEMPTS: u32 = 8;
 
 fn has_one_cpu() -> bool {
     std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
 }
 
-/// Whether requests share their CPU with the agent by necessity: where there is one, and in emulated guests,
-/// whose CPUs take turns while the clock of both goes on (a look of the agent at its rings is 5 ms of
-/// somebody's CPU time there).
+/// Whether requests necessarily share their CPU with the agent: with one CPU, and in emulated guests, whose
+/// CPUs run in turns while the clock of both goes on (the agent's look at its rings takes 5 ms of CPU time
+/// there).
 fn has_turns() -> bool {
     has_one_cpu() || variable("GUESTSCOPE_DISPOSABLE").is_some()
 }
@@ -61,7 +60,7 @@ fn has_turns() -> bool {
 pub(crate) fn workloads(test: &str, kind: &str) -> Option<OsString> {
     let lacks = match variable("GUESTSCOPE_WORKLOADS_BIN") {
         _ if has_one_cpu() && ["bounce", "helper-late", "spin-openmp"].contains(&kind) => "one CPU only",
-        // Guests run static programs alone.
+        // Guests have only static programs.
         _ if kind == "spin-openmp" && variable("GUESTSCOPE_DISPOSABLE").is_some() => "no libgomp in a guest",
         _ if kind == "shaped-net" && variable("GUESTSCOPE_DISPOSABLE").is_some() => "no iproute2 in a guest",
         None => "GUESTSCOPE_WORKLOADS_BIN is not set",
@@ -144,8 +143,8 @@ fn moves_are_counted_to_the_last() {
     }
 }
 
-/// Shares of samples, over all that were hit: 6 times 25 ms are 150 samples, so one of them has an error of 4
-/// points. New memory is mapped and unmapped by system calls, so both belong to its faults.
+/// Shares of samples over all hits: 6 times 25 ms are 150 samples, so a share has an error of 4 percentage
+/// points. System calls map and unmap the new memory, so both shares belong to its faults.
 #[rstest]
 #[case::page_faults(
     &["touch", "--size", "8192"],
@@ -176,7 +175,7 @@ fn samples_tell_what_lies_inside_cpu(#[case] words: &[&str], #[case] samples: fn
     });
 }
 
-/// A machine may disturb a run of itself, and what did is named then: one that is left in peace is not.
+/// Other load may disturb a run and is named then: a run without disturbance names nothing.
 #[test]
 fn where_nothing_was_injected_nothing_is_named() {
     let test = "truth::where_nothing_was_injected_nothing_is_named";
@@ -211,7 +210,7 @@ fn of_two_faults_the_larger_comes_first() {
         for row in &rows {
             keep(row.text());
         }
-        // In the slowest request both stand, in the order of their sizes.
+        // In the slowest request both causes appear, in the order of their sizes.
         let parts = &run.summary["groups"][0]["slowest"][0]["parts"];
         let causes: Vec<_> = (0..2).map(|index| parts[index]["cause"].as_str().unwrap_or_default()).collect();
         let holds = holds && causes == ["lock", "sleep"];

@@ -1,21 +1,19 @@
-//! A row may be disturbed by the machine, and is looked at again then: a ledger that is wrong is so every
-//! time.
+//! Repeats a row that other load may have disturbed: a wrong ledger is wrong every time.
 
 use super::{ATTEMPTS, skipped, stolen::Stolen};
 
-/// Result of one look.
+/// Result of one attempt.
 pub(super) struct Look {
     /// Whether all claims of the row hold.
     pub(super) holds: bool,
-    /// Others kept even what was spared from its CPU.
+    /// Other load kept even the spared requests from their CPU.
     pub(super) is_busy: bool,
     /// The row, for people.
     pub(super) text: String,
 }
 
-/// Looks until the row holds: `look` is given the number of the attempt, and has nothing to say where the
-/// machine lacks something. Where others, or the hypervisor, took the CPUs away all the time the row is not
-/// judged, and that is said.
+/// Repeats until the row holds: `look` gets the number of the attempt, and returns none if the machine lacks
+/// something. If other load or the hypervisor took the CPUs every time, the row is reported as not judged.
 pub(super) fn insist(test: &str, row: &str, mut look: impl FnMut(u32) -> Option<Look>) {
     let (mut is_busy, mut last, stolen) = (true, String::new(), Stolen::now());
     for attempt in 1..=ATTEMPTS {
@@ -27,8 +25,8 @@ pub(super) fn insist(test: &str, row: &str, mut look: impl FnMut(u32) -> Option<
         last = seen.text;
     }
     if let Some(share) = stolen.if_much() {
-        // By this name the project's test verb knows that it is no fault of the tree's, and counts it as
-        // skipped all the same.
+        // By this name the project's test verb knows that the repository is not at fault, and counts the test
+        // as skipped.
         let reason = format!("{row}: not judged, the hypervisor took {:.1} % of the time", share * 100.0);
         return skipped(&format!("stolen {test}"), &reason);
     }

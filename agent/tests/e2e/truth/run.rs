@@ -1,5 +1,4 @@
-//! A program with faults of known size under the agent, and both sides of the story: the injector's log and
-//! the run folder.
+//! A program with faults of known size under the agent: the injector's log and the run folder.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
@@ -14,12 +13,12 @@ use serde_json::Value;
 use super::table::SHARE;
 use crate::{folder::only_folder, ground::Ground, running::Start};
 
-/// Requests, of which less than a tenth are hit: so all that are hit lie above the 90th percentile.
+/// Requests. Less than a tenth are hit, so all hits lie above the 90th percentile.
 const REQUESTS: &str = "72";
-/// Between readings of clocks that should be one.
+/// Time between two readings of clocks that should show the same, ns.
 const READING_NS: u64 = 30_000;
-/// How much longer than the fastest a spared request may take, at the third quartile: above it they share
-/// their CPU, and no finding is the fault's alone. Wall time, which no account can spoil.
+/// Ratio of the third quartile of spared requests to the fastest: above this, requests share their CPU, and
+/// no finding is certainly the fault's. Wall time, which does not depend on any account.
 const BUSY: f64 = 1.5;
 
 /// What the injector measured of one fault.
@@ -32,7 +31,7 @@ pub(super) struct Injection {
     run_delay_ns: u64,
 }
 
-/// What the program's own books say of a request that was spared, ns.
+/// A spared request by the program's own clocks, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Witness {
     wall: u64,
@@ -41,8 +40,8 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Its time in an account. The CPU clock leaves stolen time out where the kernel knows of it, so that
-    /// is what remains.
+    /// Its time in an account. The CPU clock excludes stolen time where the kernel knows of it, so stolen
+    /// time is the remainder.
     fn ns(self, cause: Cause) -> Option<u64> {
         match cause {
             Cause::Account(Account::Cpu) => Some(self.cpu),
@@ -59,20 +58,20 @@ impl Witness {
     }
 }
 
-/// Which of the injector's clocks a fault is to be compared with.
+/// The injector's measurement with which a fault is compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Truth {
-    /// Its own.
+    /// The injected size.
     Injected,
     /// CPU time of the request meanwhile.
     Cpu,
-    /// The rest of the time, neither on a CPU nor in a run queue. From a wake-up to the switch the kernel's
-    /// books charge either of these two, so they agree with ours on the rest alone (KERNELS.md).
+    /// The remaining time, neither on a CPU nor in a run queue. Between a wakeup and the switch the kernel
+    /// charges either of these two, so it agrees with the agent only on the rest (KERNELS.md).
     Asleep,
 }
 
-/// Another part of a fault's time that is this share of the wait and more may be named before it, or no cause
-/// at all, as none is most of the excess.
+/// If another part of a fault's time is at least this share of the wait, it may be named first, or no cause
+/// at all, since none is most of the excess.
 const RIVAL: f64 = 0.5;
 
 impl Truth {
@@ -84,9 +83,9 @@ impl Truth {
         }
     }
 
-    /// The begins of the names of other parts that are about as much by the injector's own books: where each
-    /// interrupt of a disk costs the CPU that asked, reading is as much CPU time as waiting, and either is
-    /// named rightly.
+    /// Prefixes of the names of other parts that are about as large by the injector's own measurement: if
+    /// each interrupt of a disk costs the CPU that asked, reading takes as much CPU time as waiting, and
+    /// either name is right.
     pub(super) fn rivals(self, injection: &Injection) -> Vec<&'static str> {
         let parts = [("cpu", injection.cpu_ns), ("runq", injection.run_delay_ns)];
         let is_much = |ns: u64| ns as f64 >= self.ns(injection) as f64 * RIVAL;
@@ -94,7 +93,7 @@ impl Truth {
         rivals.map(|(begin, _)| begin).collect()
     }
 
-    /// Whether this name is right for what was injected.
+    /// Whether this name is right for the injected fault.
     fn allows(self, injection: &Injection, cause: Cause, named: Option<&str>) -> bool {
         let rivals = self.rivals(injection);
         named.map_or(!rivals.is_empty(), |named| {
@@ -102,9 +101,9 @@ impl Truth {
         })
     }
 
-    /// Seen time, as far as both books can agree: what is stolen from a running thread is no time
-    /// of the CPU clock and `cpu` here, and until a wake-up has reached another CPU the kernel's books have
-    /// the thread asleep and ours in the run queue.
+    /// The found time, corrected for what both sides define differently: time stolen from a running thread is
+    /// not in the CPU clock but in `cpu`, and until a wakeup has reached another CPU the kernel counts the
+    /// thread as asleep, and the agent as in the run queue.
     fn settled(self, injection: &Injection, phase: &Phase, seen_ns: u64) -> u64 {
         match self {
             Truth::Injected | Truth::Cpu => seen_ns,
@@ -124,7 +123,7 @@ impl Truth {
             }
             Cause::Steal => phase.counts.steal_ns,
             Cause::Pause => phase.pause_ns,
-            // The name is an estimate, the size is not.
+            // The overlay's name is an estimate; the size of the account is exact.
             Cause::Overlay(_) => phase.accounts.get(Account::Cpu),
             Cause::Suspended | Cause::Queue | Cause::Handoff => 0,
         }
@@ -140,7 +139,7 @@ pub(super) fn error((truth, seen): (u64, u64)) -> f64 {
 pub(crate) struct Run {
     requests: Vec<(Phase, Option<String>)>,
     log: Vec<(String, Injection)>,
-    /// By request, where the program was asked to log those.
+    /// By request, if the program was asked to log spared requests.
     witnesses: BTreeMap<u64, Witness>,
     pub(super) waits: Vec<Wait>,
     pub(super) summary: Value,
@@ -155,11 +154,11 @@ impl Run {
         Self::of_start(ground, ground.run(), workloads, words)
     }
 
-    /// The same, with options of the agent's own.
+    /// The same, with other options of the agent.
     pub(crate) fn of_start(ground: &Ground, start: Start, workloads: &OsString, words: &[&str]) -> Self {
         let log = ground.path("truth.jsonl");
         let common = ["--requests", REQUESTS, "--warmup", "2", "--work", "5ms", "--json"];
-        // Else libgomp's threads soon go to sleep.
+        // Without this, libgomp's threads soon sleep.
         let start = start.environment("OMP_WAIT_POLICY", "active");
         let start = start.program(workloads).words(&["stall"]).words(words).words(&common);
         let done = start.word("--log").word(&log).finish().expect(0);
@@ -195,8 +194,8 @@ impl Run {
         }
     }
 
-    /// Whether the program's own books confirm what was named: in each slow request of that cause both have
-    /// the same excess over the median request.
+    /// Whether the program's own clocks confirm the named cause: in each slow request with that cause both
+    /// show the same excess over the median request.
     pub(crate) fn is_confirmed(&self, named: &str) -> bool {
         let Some(cause) = Cause::all().find(|cause| cause.name() == named) else { return false };
         let median = |mut values: Vec<u64>| {
@@ -215,7 +214,7 @@ impl Run {
         let agrees = slow.filter(|(_, of)| of.as_deref() == Some(named)).map(|(phase, _)| {
             let told = of(phase.request).map(|ns| ns.saturating_sub(usual_ns));
             let seen_ns = seen(phase).saturating_sub(usual_seen_ns);
-            // Each clock is read some us apart from the other.
+            // The clocks are read some microseconds apart.
             told.is_some_and(|told| {
                 error((told, seen_ns)).abs() <= SHARE || told.abs_diff(seen_ns) <= READING_NS
             })
@@ -224,7 +223,7 @@ impl Run {
         !agrees.is_empty() && agrees.into_iter().all(|agrees| agrees)
     }
 
-    /// The causes of a request's excess, the largest first; empty where it is not among the slowest.
+    /// The causes of a request's excess, the largest first; empty if it is not among the slowest.
     pub(super) fn ranked(&self, request: u64) -> Vec<&str> {
         let slowest = self.summary["groups"][0]["slowest"].as_array().map_or(&[][..], Vec::as_slice);
         let found = slowest.iter().find(|slow| slow["request"].as_u64() == Some(request));
@@ -272,7 +271,7 @@ impl Run {
         self.summary["groups"][0]["headline"]["text"].as_str().unwrap_or_default()
     }
 
-    /// All faults of a kind, in order: the injection, truth and what was seen.
+    /// All faults of a kind, in order: the injection, the injected and the found size.
     pub(super) fn sizes(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<(&Injection, (u64, u64))> {
         let usual_ns = self.spared(|phase| Truth::seen_ns(phase, cause));
         let of = |injection: &Injection| {
@@ -282,12 +281,12 @@ impl Run {
         self.injections(kind).map(|injection| (injection, (truth.ns(injection), of(injection)))).collect()
     }
 
-    /// What was seen of a fault, for a comparison with its truth.
+    /// The found size of a fault, to be compared with the injected one.
     pub(super) fn settled(&self, injection: &Injection, truth: Truth, seen_ns: u64) -> u64 {
         truth.settled(injection, &self.request(injection.request).0, seen_ns)
     }
 
-    /// All faults of a kind, by size of the error: truth and what was seen, and whether each was named.
+    /// All faults of a kind, by relative error: injected and found size, and whether the fault was named.
     pub(super) fn compare(&self, kind: &str, cause: Cause, truth: Truth) -> Vec<((u64, u64), bool)> {
         let is_named = |injection: &Injection| {
             truth.allows(injection, cause, self.request(injection.request).1.as_deref())
@@ -298,7 +297,7 @@ impl Run {
         pairs
     }
 
-    /// Whether most faults of a kind have another part that is about as large as the one that is to be named.
+    /// Whether most faults of a kind have another part that is about as large as the one to be named.
     pub(super) fn is_rivalled(&self, kind: &str, truth: Truth) -> bool {
         let rivalled = self.injections(kind).filter(|injection| !truth.rivals(injection).is_empty());
         rivalled.count() * 2 > self.injections(kind).count()

@@ -1,9 +1,8 @@
-//! Share of this machine's time that its hypervisor has taken: where that is much, the injector itself is
-//! late, and a request that is hit meets another fault besides. Such a row is not judged, after all its
-//! attempts.
+//! Share of this machine's time that its hypervisor took. If it is large, the injector itself is late, and a
+//! hit request suffers from another fault as well: after all its attempts, such a row is not judged.
 
-/// Share of all CPUs' time above which a row is not judged. With 5 % and more of single phases stolen, seven
-/// of eight rows of a late helper were 10 to 29 % off.
+/// Share of all CPUs' time above which a row is not judged. When 5 % and more of single phases was stolen,
+/// seven of eight rows with a late helper were wrong by 10 to 29 %.
 const MUCH: f64 = 0.02;
 
 /// Ticks of all CPUs since the machine started: stolen ones, and all.
@@ -18,7 +17,7 @@ impl Stolen {
         Self([ticks[7], ticks[..8].iter().sum()])
     }
 
-    /// The share of the time since then, where it was much.
+    /// The share of the time since then, if it is above the limit.
     pub(super) fn if_much(&self) -> Option<f64> {
         let Self([stolen, all]) = Self::now();
         let share = (stolen - self.0[0]) as f64 / (all - self.0[1]).max(1) as f64;

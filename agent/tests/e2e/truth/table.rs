@@ -7,24 +7,24 @@ use crate::kept;
 
 /// Faults of a run: one of twelve requests.
 pub(super) const HITS: usize = 6;
-/// Relative error of a size that is allowed: invariant 4.
+/// Largest relative error of a size: invariant 4.
 pub(super) const SHARE: f64 = 0.1;
 
-/// A row of the table that is printed when the tests are over.
+/// A row of the table that is printed after all tests.
 pub(crate) struct Row {
     what: String,
     cause: Cause,
     pub(super) named: usize,
     hits: usize,
-    /// Truth and what was seen, of the hit with the median error.
+    /// Injected and found size of the hit with the median error.
     median: (u64, u64),
     worst: f64,
     headline: String,
-    /// Whether the headline is a right one.
+    /// Whether the headline is right.
     headed: bool,
-    /// As much of it was spent on the CPU.
+    /// Another part of the fault was about as large.
     rivalled: bool,
-    /// Neighbours kept the spared requests waiting as well.
+    /// Other load kept the spared requests waiting as well.
     pub(super) busy: bool,
 }
 
@@ -41,7 +41,7 @@ impl Row {
     }
 
     pub(crate) fn holds(&self) -> bool {
-        // One hit may have met something else of the same size.
+        // One hit may coincide with another disturbance of the same size.
         let named = self.named + 1 >= self.hits && self.headed;
         self.hits == HITS && named && self.is_sized()
     }
