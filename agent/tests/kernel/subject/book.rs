@@ -1,16 +1,16 @@
-//! The format of what a test program writes down about itself, shared with the tests that read it.
+//! The format of a test program's notes about itself, shared with the tests that read them.
 //!
-//! A line is `row`, the phase's number, its thread, and four readings of the kernel's books (before the start
-//! edge, after it, before the end, after it); or `fact`, a name and a number. The clerk writes them, the
-//! tests read them; here are the values alone.
+//! A line is `row`, the phase's number, its thread, and four readings of the kernel's counters (before the
+//! start edge, after it, before the end edge, after it); or `fact`, a name and a number. The clerk writes
+//! lines, the tests read them; this file has only the types.
 
-/// The kernel's numbers for the calling thread at one instant. All of them only grow.
+/// The kernel's counters for the calling thread at one instant. They only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Entry {
     /// CLOCK_MONOTONIC, ns.
     Monotonic,
-    /// CLOCK_THREAD_CPUTIME_ID, ns: without stolen time where the kernel knows it.
+    /// CLOCK_THREAD_CPUTIME_ID, ns: without stolen time, if the kernel knows it.
     Cpu,
     /// `run_delay` of /proc/thread-self/schedstat, ns.
     RunDelay,
@@ -24,29 +24,28 @@ pub(crate) enum Entry {
     MajorFaults,
     /// Stolen time of all CPUs in /proc/stat, ns, in steps of a tick.
     Steal,
-    /// What perf's task clock says that the thread has been on CPUs since its books were opened, ns; 0 where
-    /// there is none.
+    /// Time on CPUs by perf's task clock since the clerk was made, ns; 0 without that clock.
     TaskClock,
 }
 
 /// Number of entries.
 pub(crate) const ENTRIES: usize = 9;
 
-/// The books at one instant, by [`Entry`].
+/// The counters at one instant, by [`Entry`].
 pub(crate) type Reading = [u64; ENTRIES];
 
-/// One phase, as its own thread saw it.
+/// One phase, as its own thread measured it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     /// The request number that the marker was given.
     pub(crate) number: u64,
-    /// Thread number, as the mounted /proc counts.
+    /// Thread number in the mounted /proc.
     pub(crate) tid: u64,
     /// Before the start edge, after it, before the end edge, after it.
     pub(crate) readings: [Reading; 4],
 }
 
-/// Everything that a program and its descendants wrote down.
+/// All notes of a program and its descendants.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) rows: Vec<Row>,

@@ -1,4 +1,4 @@
-//! A case in which every CPU is busy for this program: what a hypervisor takes then, it takes from it.
+//! A case in which this program keeps every CPU busy: time that a hypervisor steals is stolen from it.
 
 use std::{sync::Barrier, thread, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{Case, Subject, helpers::stolen_ns, spin};
 /// Cases by name.
 pub(crate) const CASES: &[Case] = &[("all_busy", all_busy)];
 
-/// Some hundred ticks of /proc/stat, of which a machine that is shared loses some.
+/// Some hundred ticks of /proc/stat, of which a shared machine loses some.
 const LASTS: Duration = Duration::from_secs(3);
 
-/// One thread on each CPU, tied to it, with a request of its own.
+/// One thread on each CPU, pinned to it, with a request of its own.
 fn all_busy(subject: &Subject) {
     let own = Pid::from_raw(0);
     let allowed = sched_getaffinity(own).expect("the kernel tells");

@@ -1,7 +1,7 @@
-//! Reads the kernel's books about the calling thread, and books a phase by reading them on both sides of each
-//! edge.
+//! Reads the kernel's counters for the calling thread on both sides of each edge of a phase, and notes the
+//! readings.
 //!
-//! Everything is opened and called once beforehand, so that a reading neither faults nor allocates. It
+//! All files are opened and all calls made once before, so that a reading neither faults nor allocates. It
 //! compares nothing.
 
 use std::{
@@ -17,14 +17,14 @@ use crate::book::{Book, ENTRIES, Entry, Reading, Row};
 /// Nanoseconds of a unit in /proc/stat (USER_HZ is 100 on every architecture that we build for).
 const TICK_NS: u64 = 10_000_000;
 
-/// Whether the clocks are read before the slower books or after them: always on the edge's side.
+/// Whether the clocks are read before or after the slower counters: always on the edge's side.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Clocks {
     First,
     Last,
 }
 
-/// The books of one thread, open, and what was booked so far.
+/// The open files of one thread, and its readings so far.
 pub(crate) struct Clerk {
     tid: u64,
     schedstat: File,
@@ -33,7 +33,7 @@ pub(crate) struct Clerk {
     book: Book,
 }
 
-/// Appends a book to the file, in one write: other processes append to it too.
+/// Appends notes to the file in one write, since other processes append as well.
 pub(crate) fn append(book: &Book, path: &Path) {
     let mut text = String::new();
     for row in &book.rows {
@@ -63,7 +63,7 @@ pub(crate) fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// The calling thread's number as the mounted /proc counts, which a new PID namespace does not change.
+/// The calling thread's number in the mounted /proc, which a new PID namespace does not change.
 pub(crate) fn tid() -> u64 {
     let link = fs::read_link("/proc/thread-self").expect("/proc is mounted");
     let number = link.file_name().and_then(|name| name.to_str()?.parse().ok());
@@ -71,7 +71,7 @@ pub(crate) fn tid() -> u64 {
 }
 
 impl Clerk {
-    /// Opens the calling thread's books.
+    /// Opens the calling thread's counters.
     pub(crate) fn new() -> Self {
         let open = |path: PathBuf| File::open(path).expect("/proc is mounted");
         let clerk = Clerk {
@@ -81,8 +81,8 @@ impl Clerk {
             task_clock: task_clock(),
             book: Book { rows: Vec::with_capacity(64), facts: Vec::new() },
         };
-        // The first call of the library waits for the agent, which must not stand between two readings. Those
-        // of the kernel's fault pages in.
+        // The library's first call waits for the agent, which must not happen between two readings. The
+        // kernel's calls page in their code.
         guestscope_marker::mark("ready");
         for clocks in [Clocks::First, Clocks::Last] {
             clerk.read(clocks);
@@ -90,7 +90,7 @@ impl Clerk {
         clerk
     }
 
-    /// Runs `body` as the request `name` with this number, and books it.
+    /// Runs `body` as the request `name` with this number, and notes the readings around its edges.
     pub(crate) fn book<R>(&mut self, name: &str, number: u64, body: impl FnOnce() -> R) -> R {
         let before = self.read(Clocks::Last);
         let request = guestscope_marker::request(name, number);
@@ -103,12 +103,12 @@ impl Clerk {
         result
     }
 
-    /// Writes down a number.
+    /// Notes a number.
     pub(crate) fn fact(&mut self, name: &str, value: u64) {
         self.book.facts.push((name.to_owned(), value));
     }
 
-    /// The rows booked.
+    /// The rows so far.
     pub(crate) fn close(self) -> Book {
         self.book
     }
@@ -147,10 +147,10 @@ impl Clerk {
     }
 }
 
-/// perf's clock of the calling thread: by its own readings at switches, not by the run queue's clock. None
-/// where it is refused.
+/// perf's task clock of the calling thread: it reads its clock at switches, independent of the run queue's
+/// clock. None if it is refused.
 fn task_clock() -> Option<File> {
-    /// `perf_event_attr` as it was first: type, size, event, and no flags.
+    /// The first version of `perf_event_attr`: type, size, event, and no flags.
     #[repr(C)]
     struct Attributes(u32, u32, u64, [u64; 6]);
     const SOFTWARE: u32 = 1;
@@ -165,7 +165,7 @@ fn task_clock() -> Option<File> {
     }
 }
 
-/// A number of a file's first line, counted from 0 between blanks.
+/// The number at an index, from 0, of the words in a file's first line.
 fn field(file: &File, index: usize) -> u64 {
     let mut text = [0_u8; 256];
     let bytes = file.read_at(&mut text, 0).expect("the file of /proc can be read");

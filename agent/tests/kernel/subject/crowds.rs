@@ -1,4 +1,4 @@
-//! Cases with many threads: thousands one after the other, and more at once than there are slots.
+//! Cases with many threads: thousands one after the other, and more at once than slots.
 
 use std::{sync::Barrier, thread, time::Duration};
 
@@ -11,16 +11,16 @@ pub(crate) const CASES: &[Case] = &[("churn", churn), ("churn_unread", churn_unr
 
 /// Threads that live at a time in `churn`.
 const AT_ONCE: u64 = 8;
-/// Rounds of them whose births and ends fit into the ring of events, a third of it.
+/// Rounds whose starts and ends fit into the ring of events, of which they take a third.
 const ROUNDS_IN_RING: u64 = 64;
 
-/// A forked child starts and joins as many threads as the first argument says; each has one phase. Births and
-/// ends are read in between.
+/// A forked child starts and joins as many threads as the first argument says, each with one phase. The test
+/// reads starts and ends in between.
 fn churn(subject: &Subject) {
     come_and_go(subject, true);
 }
 
-/// The same, where nobody reads before the child has ended.
+/// The same, while nobody reads until the child has ended.
 fn churn_unread(subject: &Subject) {
     come_and_go(subject, false);
 }
@@ -50,8 +50,8 @@ fn come_and_go(subject: &Subject, is_read: bool) {
     }
 }
 
-/// As many threads as the first argument says, all alive at once, each with one phase; then one more phase of
-/// the leader, which was there first.
+/// As many threads as the first argument says, all at once, each with one phase; then one more phase of the
+/// leader, which existed before them.
 fn crowd(subject: &Subject) {
     let threads = subject.argument(0);
     guestscope_marker::request("leader", 1).end();
@@ -67,7 +67,7 @@ fn crowd(subject: &Subject) {
             });
         }
     });
-    // Slots come back when threads have left their CPUs for the last time, a little after they were joined.
+    // A slot is free after its thread's last switch, a little after the join.
     thread::sleep(Duration::from_millis(50));
     subject.clerk(|clerk| clerk.book("leader", 3, || burn(1_000_000)));
     thread::scope(|scope| {

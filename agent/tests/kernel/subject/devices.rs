@@ -1,4 +1,4 @@
-//! Waits for a device of the case's own, and such in which another thread's I/O is waited for.
+//! Waits for a device that only this case uses, and waits for I/O of another thread.
 
 use std::{
     fs::{File, OpenOptions},
@@ -19,17 +19,17 @@ use crate::{
 /// Cases by name.
 pub(crate) const CASES: &[Case] = &[("devices", devices)];
 
-/// Each of one read, one write, one wait for the other thread's writes and some faults.
+/// Rounds, each with one read, one write, one wait for the other thread's writes, and some faults.
 const ROUNDS: usize = 20;
-/// What the two threads share of the device: this one has its first half, the other one the second.
+/// This thread uses the first half of the device, the other thread the second.
 const HALF: usize = MIBS / 2 * MIB;
 const PAGE: usize = 4096;
-/// Bytes that are read ahead in each round.
+/// Bytes read ahead in each round.
 const AHEAD: usize = 32 * 1024;
 /// Page faults of each round.
 const FAULTS: usize = 8;
 
-/// Hands what is in the page cache to the device, each time that it is asked to, and waits for none of it.
+/// Submits the page cache's changes to the device each time it is asked to, without waiting.
 fn write_back(file: &File, asked: &Receiver<()>, answer: &SyncSender<()>) {
     let dirty = vec![0x33; HALF];
     for () in asked {
@@ -71,7 +71,7 @@ fn devices(subject: &Subject) {
                     own.device.write_all_at(block, at).expect("the device takes them");
                     ask.send(()).expect("the other thread listens");
                     answers.recv().expect("the other thread answers");
-                    // Submits reads, waits for none of them, and does not sleep before the next call does.
+                    // Submits reads, without waiting or sleeping before the next call.
                     let ahead = (HALF - MIB + round * AHEAD) as i64;
                     // SAFETY: takes integers only.
                     let begun = unsafe {

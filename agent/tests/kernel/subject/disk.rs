@@ -20,7 +20,7 @@ pub(crate) const CASES: &[Case] =
     &[("direct", direct), ("aio", aio), ("fsync", fsync), ("buffered", buffered), ("fault", fault)];
 
 const MIB: usize = 1 << 20;
-/// A page, which is what the mapped and the buffered case read.
+/// Bytes of a page, which the mapped and the buffered case read at a time.
 const PAGE: usize = 4096;
 /// Bytes of a direct read.
 const BLOCK: usize = 16 << 10;
@@ -29,14 +29,14 @@ const BLOCK: usize = 16 << 10;
 struct Block([u8; BLOCK]);
 /// Reads, direct or buffered.
 const READS: u64 = 1500;
-/// Direct reads that are under way together.
+/// Direct reads in flight at once.
 const AT_A_TIME: usize = 8;
 /// Writes of 4 KiB, each synced.
 const SYNCS: u64 = 150;
 /// Major faults.
 const FAULTS: usize = 1500;
 
-/// A file with that many bytes on the disk, and none of them cached.
+/// A file of this size on the disk, of which nothing is cached.
 fn cold_file(folder: &Path, bytes: usize) -> (PathBuf, File) {
     let path = folder.join(format!("cold-{}", std::process::id()));
     let mut file = File::create_new(&path).expect("the folder can be written");
@@ -50,7 +50,7 @@ fn cold_file(folder: &Path, bytes: usize) -> (PathBuf, File) {
     (path.clone(), File::open(path).expect("it was just written"))
 }
 
-/// 32 MiB that are read past the page cache, where the file system can.
+/// An uncached file of 32 MiB, opened for direct reads if the file system supports them.
 fn cold_direct(subject: &Subject) -> io::Result<File> {
     let (path, _) = cold_file(Path::new(&subject.arguments[0]), 32 * MIB);
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
@@ -58,7 +58,7 @@ fn cold_direct(subject: &Subject) -> io::Result<File> {
     file
 }
 
-/// Reads past the page cache. Writes `refused` down where the file system cannot.
+/// Reads past the page cache. Notes `refused` if the file system cannot.
 fn direct(subject: &Subject) {
     let file = cold_direct(subject);
     let Ok(file) = file else { return subject.fact("refused", 1) };
@@ -75,8 +75,7 @@ fn direct(subject: &Subject) {
     });
 }
 
-/// One read of Linux's own asynchronous I/O, `struct iocb` of the kernel's ABI on a machine whose low byte
-/// comes first.
+/// One read of Linux's own asynchronous I/O: `struct iocb` of the kernel's ABI on a little-endian machine.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Iocb {
@@ -96,7 +95,7 @@ struct Iocb {
 }
 
 /// Reads many at a time past the page cache, by io_submit and io_getevents, as loaders of large models do.
-/// Writes `refused` down where the kernel or the file system cannot.
+/// Notes `refused` if the kernel or the file system cannot.
 fn aio(subject: &Subject) {
     let file = cold_direct(subject);
     let mut context = 0_u64;
@@ -125,14 +124,14 @@ fn aio(subject: &Subject) {
         clerk.fact("reads", reads);
         clerk.fact("read_bytes", reads * BLOCK as u64);
     });
-    // SAFETY: takes an integer; nothing is under way.
+    // SAFETY: takes an integer; nothing is in flight.
     unsafe { libc::syscall(libc::SYS_io_destroy, context) };
 }
 
-/// Asks for them all, and waits until all are done.
+/// Submits all reads, and waits until all are done.
 fn read_all(context: u64, reads: &mut [Iocb]) {
     let pointers: Vec<*mut Iocb> = reads.iter_mut().map(|read| &raw mut *read).collect();
-    // SAFETY: they and the memory that they are of live until all are done, which is waited for.
+    // SAFETY: the reads and their buffers live until all are done, which this function waits for.
     let begun = unsafe { libc::syscall(libc::SYS_io_submit, context, pointers.len(), pointers.as_ptr()) };
     assert_eq!(begun, reads.len() as i64, "{}", io::Error::last_os_error());
     let mut done = 0;
@@ -150,7 +149,7 @@ fn read_all(context: u64, reads: &mut [Iocb]) {
                 ptr::null::<libc::timespec>(),
             )
         };
-        // A signal from another process would cut it short.
+        // A signal from another process may interrupt it.
         let came = usize::try_from(came).unwrap_or(0);
         for event in &events[..came] {
             assert_eq!(event[2], BLOCK as u64, "the file has the bytes");
@@ -174,7 +173,7 @@ fn fsync(subject: &Subject) {
     });
 }
 
-/// Reads through the page cache, which is empty.
+/// Reads through the page cache, which holds nothing of the file.
 fn buffered(subject: &Subject) {
     let (path, file) = cold_file(Path::new(&subject.arguments[0]), 64 * MIB);
     fs::remove_file(path).expect("it is ours");

@@ -1,4 +1,4 @@
-//! Cases about edges themselves: their names, their order, their number, and phases that move or wait.
+//! Cases about edges: their names, order and number, and phases that move or wait.
 
 use std::{
     fs, ptr,
@@ -26,11 +26,11 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 const PAGE: usize = 4096;
-/// Threads that fire as fast as they can, and how many requests each has.
+/// Threads that fire as fast as they can; each makes REQUESTS requests.
 const FIRING: u64 = 4;
 
 unsafe extern "C" {
-    /// The probe point itself, as every copy of the library has one.
+    /// The probe point, as in every copy of the library.
     fn guestscope_edge(head: u64, token: u64, a2: u64, a3: u64, a4: u64, a5: u64);
 }
 
@@ -41,8 +41,8 @@ fn named(name: *const u8, bytes: usize, number: u64) {
     call::end(token);
 }
 
-/// Pages that hold `b` everywhere, in the page cache and not in this program's page tables: nothing has
-/// touched them.
+/// Pages full of `b` in the page cache, but not in this program's page tables, since nothing has touched
+/// them.
 fn absent_pages(subject: &Subject) -> *const u8 {
     let path = subject.book.with_extension("pages");
     fs::write(&path, [b'b'; 2 * PAGE]).expect("the folder can be written");
@@ -65,17 +65,17 @@ fn names(subject: &Subject) {
     named(long.as_ptr(), long.len(), 2);
     named(b"\xff\xfe\x80".as_ptr(), 3, 3);
     named(ptr::null(), 0, 4);
-    // Cut in the middle of a letter of two bytes.
+    // Cut in the middle of a two-byte character.
     let split = format!("{}\u{e9}", "s".repeat(63));
     named(split.as_ptr(), split.len(), 5);
-    // Not resident, and across two pages that are not: the library touches both.
+    // Not resident, across two pages: the library touches both.
     named(absent_pages(subject), 10, 6);
     named(absent_pages(subject).wrapping_add(PAGE - 5), 10, 7);
     let zeros = [0_u8; 8];
     named(zeros.as_ptr(), 8, 8);
 }
 
-/// Edges that no library would fire: names that cannot be read, operations and versions that do not exist.
+/// Edges that the library would not fire: unreadable names, unknown operations and versions.
 fn raw(subject: &Subject) {
     const REQUEST: u64 = 2;
     const END: u64 = 3;
@@ -98,17 +98,16 @@ fn raw(subject: &Subject) {
         fire(REQUEST, 1, token, name, 10);
         fire(END, 1, token, 0, 0);
     }
-    // A length that no memory has: what is there is read.
+    // A length beyond any memory: the readable part is read.
     fire(REQUEST, 1, 100, b"begins well and goes on for ever".as_ptr() as u64, u64::MAX);
     fire(END, 1, 100, 0, 0);
     fire(77, 1, 0, 0, 0);
     subject.fact("fired", number);
-    // A version that the agent does not know: not numbered, since none of its numbers can be trusted.
-    // SAFETY: as above.
+    // A version that the agent does not know: not numbered, since its numbers mean nothing. SAFETY: as above.
     unsafe { guestscope_edge(REQUEST | 9 << 8, 1, 0, 0, 0, 0) };
 }
 
-/// Ends without a begin, a begin without an end, an end that comes twice.
+/// Ends without a start, a start without an end, an end that comes twice.
 fn unmatched(subject: &Subject) {
     call::end(0);
     call::end(12345);
@@ -123,8 +122,8 @@ fn unmatched(subject: &Subject) {
     subject.clerk(|clerk| clerk.book("good", 1, || burn(1_000_000)));
 }
 
-/// As many edges as can be fired, from several threads; one last edge of each when all of them have been read
-/// or lost, so that the numbers show every gap.
+/// As many edges as possible from several threads; then one last edge of each, once all others were read or
+/// lost, so that the numbers show every gap.
 fn burst(subject: &Subject) {
     let requests = subject.argument(0);
     let fired = Barrier::new(FIRING as usize);
@@ -143,7 +142,7 @@ fn burst(subject: &Subject) {
     });
 }
 
-/// A phase leaves its thread and goes on, on another one, after a while of its own.
+/// A phase leaves its thread and continues on another one after a while.
 fn hop(subject: &Subject) {
     let work_ns = 5_000_000;
     // SAFETY: pointer and length are those of a slice.

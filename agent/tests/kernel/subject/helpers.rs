@@ -1,6 +1,6 @@
-//! Cases with helpers: threads beside the phase that work, sleep and come and go.
+//! Cases with helpers: threads beside the phase that work, sleep, start and end.
 //!
-//! What they used is the process's CPU clock less the leader's, read on both sides of each edge.
+//! Their time is the process's CPU clock minus the leader's, read on both sides of each edge.
 
 use std::{
     fs,
@@ -33,19 +33,19 @@ const NAP: Duration = Duration::from_millis(2);
 /// Requests of each leader.
 const REQUESTS: u64 = 20;
 
-/// What all other threads of the process have used.
+/// CPU time of all other threads of the process.
 fn others_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Stolen from this guest so far, in whole ticks of 10 ms.
+/// Time stolen from this guest so far, in whole ticks of 10 ms.
 pub(crate) fn stolen_ns() -> u64 {
     let text = fs::read_to_string("/proc/stat").expect("/proc is mounted");
     let ticks = text.split_whitespace().nth(8).and_then(|ticks| ticks.parse::<u64>().ok());
     ticks.expect("the first line has the number") * 10_000_000
 }
 
-/// For how long all other threads of the process have waited for a CPU, by the kernel's books.
+/// Time that all other threads of the process have waited for a CPU, by the kernel's counters.
 fn delay_ns() -> u64 {
     let own = fs::read_link("/proc/thread-self").expect("/proc is mounted");
     let tasks = fs::read_dir("/proc/self/task").expect("/proc is mounted").flatten();
@@ -54,7 +54,7 @@ fn delay_ns() -> u64 {
     others.filter_map(|task| of(fs::read_to_string(task.path().join("schedstat")).ok()?)).sum()
 }
 
-/// One helper works, one works and sleeps, one waits for good; where they come and go, short-lived ones do
+/// One helper works, one works and sleeps, one waits for ever; with `comes_and_goes`, short-lived helpers do
 /// the work.
 fn pool(subject: &Subject, comes_and_goes: bool) {
     let done = AtomicBool::new(false);
@@ -94,7 +94,7 @@ fn pool(subject: &Subject, comes_and_goes: bool) {
         let begun_ns = others_ns();
         let naps_before = naps.load(Relaxed);
         thread::sleep(PHASE);
-        // The first may have begun before the phase.
+        // The first nap may have begun before the phase.
         let whole_naps = (naps.load(Relaxed) - naps_before).saturating_sub(1);
         let ending_ns = others_ns();
         request.end();
@@ -110,7 +110,7 @@ fn pool(subject: &Subject, comes_and_goes: bool) {
     });
 }
 
-/// Two threads serve requests back to back, a third one works beside them.
+/// Two threads serve requests without a pause; a third one works beside them.
 fn leaders(subject: &Subject) {
     let done = AtomicBool::new(false);
     let (ready, over) = (Barrier::new(4), Barrier::new(4));
@@ -140,7 +140,7 @@ fn leaders(subject: &Subject) {
         });
         ready.wait();
         let start_ns = now_ns();
-        // The main thread holds no phase, and is a helper too: it sleeps until both leaders are done.
+        // The main thread has no phase and is a helper, too: it sleeps until both leaders are done.
         while !done.load(Relaxed) {
             thread::sleep(Duration::from_millis(200));
             done.store(true, Relaxed);

@@ -1,4 +1,4 @@
-//! Cases about births, programs and ends: descent, processes that replace their program, ends inside a phase.
+//! Cases about starts and ends: descendants, processes that replace their program, ends inside a phase.
 
 use std::{os::unix::process::CommandExt as _, process::Command, sync::Barrier, thread, time::Duration};
 
@@ -27,10 +27,10 @@ pub(crate) const CASES: &[Case] = &[
     ("namespace", namespace),
 ];
 
-/// A little work, so that a phase has something to add up.
+/// A little work, so that a phase has some CPU time.
 const WORK_NS: u64 = 3_000_000;
 
-/// Writes down that this thread lives.
+/// Notes this thread's number.
 fn note(subject: &Subject) {
     subject.fact("tid", clerk::tid());
 }
@@ -45,7 +45,7 @@ fn fork_child(body: impl FnOnce()) -> Pid {
     }
 }
 
-/// The end of a forked child, without what the parent registered for its own.
+/// Ends a forked child without the exit handlers that the parent registered.
 fn leave_after(body: impl FnOnce()) -> ! {
     body();
     // SAFETY: ends the process; takes an integer.
@@ -57,7 +57,7 @@ fn wait_for(child: Pid) {
     assert!(matches!(status, nix::sys::wait::WaitStatus::Exited(_, 0)), "{status:?}");
 }
 
-/// This program again, with another case and the same book.
+/// This program with another case and the same notes.
 fn myself(subject: &Subject, case: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
     command.arg(case).arg(&subject.book);
@@ -95,7 +95,7 @@ fn descend(subject: &Subject) {
     books_of_the_dead(subject, root);
 }
 
-/// Waits for a child and writes down what the kernel added up for it and all that it waited for.
+/// Waits for a child, and notes the kernel's sums for it and for all that it waited for.
 pub(crate) fn books_of_the_dead(subject: &Subject, child: Pid) {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the structure lives across the call, and all zeros are a value of it.
@@ -115,7 +115,7 @@ fn exec(subject: &Subject) -> ! {
     panic!("this program can be started again: {error}");
 }
 
-/// Replaces its program inside a phase, which has another one inside it.
+/// Replaces the program by exec inside a phase that has another one inside it.
 fn exec_leader(subject: &Subject) {
     subject.fact("before_ns", now_ns());
     let request = guestscope_marker::request("replaced", 1);
@@ -127,7 +127,7 @@ fn exec_leader(subject: &Subject) {
     exec(subject);
 }
 
-/// A thread that is not the leader replaces the program, while the leader waits inside a phase of its own.
+/// A thread that is not the leader replaces the program, while the leader waits inside its own phase.
 fn exec_thread(subject: &Subject) {
     subject.fact("leader_before_ns", now_ns());
     let request = guestscope_marker::request("leader", 2);
@@ -167,14 +167,14 @@ fn leave_thread(subject: &Subject) {
     subject.clerk(|clerk| clerk.book("after", 3, || burn(WORK_NS)));
 }
 
-/// A child is forked inside a phase: it has phases of its own, and ends before its parent's phase does.
+/// Forks a child inside a phase: the child has phases of its own and ends before the parent's phase.
 fn fork_inside(subject: &Subject) {
     subject.clerk(|clerk| {
         clerk.book("parent", 1, || {
             burn(WORK_NS);
             wait_for(fork_child(|| {
                 subject.clerk(|clerk| clerk.book("child", 2, || burn(WORK_NS)));
-                // The child's phase that is never ended, beside the parent's.
+                // A phase of the child that never ends, beside the parent's.
                 std::mem::forget(guestscope_marker::request("left", 3));
             }));
         });
@@ -200,8 +200,8 @@ fn killed(subject: &Subject) {
             burn(u64::MAX);
         });
     });
-    // The end of file comes when the child has closed its end; ours was moved into the child's closure and
-    // dropped.
+    // The end of file comes when the child has closed its end of the pipe; ours was moved into the child's
+    // closure and dropped.
     let _ = std::io::Read::read(&mut reader, &mut [0]);
     thread::sleep(Duration::from_millis(60));
     subject.fact("killing_ns", now_ns());
@@ -225,7 +225,7 @@ struct CloneArguments {
     set_tid_count: u64,
 }
 
-/// Forks with a number of our choice. None: refused.
+/// Forks a process with a chosen number. None if this is refused.
 fn fork_as(number: Pid, body: impl FnOnce()) -> Option<Pid> {
     let number = number.as_raw();
     let arguments = CloneArguments {
@@ -244,13 +244,12 @@ fn fork_as(number: Pid, body: impl FnOnce()) -> Option<Pid> {
     }
 }
 
-/// Two processes, one after the other, with the same number. Writes `refused` down where the kernel does not
-/// let us.
+/// Two processes, one after the other, with the same number. Notes `refused` if the kernel does not allow it.
 fn reuse(subject: &Subject) {
     let work = |number| move || subject.clerk(|clerk| clerk.book("work", number, || burn(WORK_NS)));
     let first = fork_child(work(1));
     wait_for(first);
-    // A process can be waited for a little before its last switch; the number is free then, its slot not yet.
+    // A process can be waited for before its last switch; then its number is free, and its slot not yet.
     thread::sleep(Duration::from_millis(50));
     match fork_as(first, work(2)) {
         Some(second) => wait_for(second),

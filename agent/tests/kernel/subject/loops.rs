@@ -1,6 +1,6 @@
-//! Cases that read from a loop device of their own, over a file in memory: nobody else asks it for anything,
-//! so that the kernel's own counters of it, /sys/block/loopN/stat, tell of this program alone. It goes away
-//! with its last descriptor.
+//! Cases that read from their own loop device over a file in memory: no other program uses it, so the
+//! kernel's counters in /sys/block/loopN/stat are this program's alone. The device goes away with its last
+//! descriptor.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -27,7 +27,7 @@ const READS: u64 = 200;
 /// Batches of `MEMBERS` reads each, submitted together.
 const BATCHES: u64 = 100;
 const MEMBERS: usize = 32;
-/// Bytes of such a read: they lie side by side in pairs, and may be merged.
+/// Bytes of a read in a batch: pairs of reads are adjacent and may be merged.
 const PIECE: usize = 16 << 10;
 
 /// Request numbers from <linux/loop.h>.
@@ -46,10 +46,10 @@ struct LoopInfo {
     init: [u64; 2],
 }
 
-/// A direct read needs memory that is aligned to the device's blocks.
+/// Alignment of memory for direct reads.
 pub(crate) const ALIGNED: usize = 4096;
 
-/// An aligned MiB of it.
+/// An aligned MiB inside this memory.
 pub(crate) fn aligned(memory: &mut [u8]) -> &mut [u8] {
     let begin = memory.as_ptr().align_offset(ALIGNED);
     &mut memory[begin..begin + MIB]
@@ -63,7 +63,7 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// Makes a device over its own memory.
+    /// Makes a device over its own memory file.
     pub(crate) fn create() -> io::Result<Self> {
         // SAFETY: the name lives across the call, and the descriptor is new.
         let mut file = unsafe {
@@ -87,7 +87,7 @@ impl Loop {
                 .open(format!("/dev/loop{number}"))?;
             // SAFETY: takes a descriptor.
             match check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_FD, file.as_raw_fd()) }) {
-                // Somebody else was faster.
+                // Another process took that number first.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => continue,
                 taken => taken?,
             };
@@ -111,8 +111,8 @@ impl Loop {
         [numbers[0] + numbers[4], numbers[2] + numbers[6], numbers[3] + numbers[7]]
     }
 
-    /// Books `body`, and what the kernel counted of the device meanwhile.
-    /// `body` says for how long it was submitting several at once.
+    /// Notes readings around `body`, and the device's counters for the same time. `body` returns how long it
+    /// took to submit several reads at once.
     fn book(&self, clerk: &mut Clerk, body: impl FnOnce() -> u64) {
         let (before, submitting_ns, after) = clerk.book("wait", 1, || {
             let before = self.stat();

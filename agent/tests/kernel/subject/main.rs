@@ -1,8 +1,8 @@
 //! The program under observation: `kernel_subject CASE BOOK [ARGUMENTS]` does one known thing in marked
-//! phases and writes down, in the file BOOK, what the kernel's own books say about it.
+//! phases and notes in the file BOOK what the kernel's own counters say about it.
 //!
-//! Each case stands beside the test that runs it, by name. It decides nothing: whether agent and kernel agree
-//! is the tests' to say.
+//! The test that runs a case has the case's name. The program decides nothing: tests compare its notes with
+//! the agent's numbers.
 
 mod book;
 mod busy;
@@ -49,17 +49,17 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Adds to the book file.
+    /// Appends to the notes.
     pub(crate) fn write(&self, book: &Book) {
         clerk::append(book, &self.book);
     }
 
-    /// Writes a single number down, now.
+    /// Notes a single number at once.
     pub(crate) fn fact(&self, name: &str, value: u64) {
         self.write(&Book { rows: Vec::new(), facts: vec![(name.to_owned(), value)] });
     }
 
-    /// Runs `body` with a clerk of this thread and writes down what it booked.
+    /// Runs `body` with a clerk of this thread and notes its rows.
     pub(crate) fn clerk<R>(&self, body: impl FnOnce(&mut Clerk) -> R) -> R {
         let mut clerk = Clerk::new();
         let result = body(&mut clerk);
@@ -67,8 +67,8 @@ impl Subject {
         result
     }
 
-    /// Runs `body` on that many threads, numbered from 0, each with a clerk. All are there before the first
-    /// goes on.
+    /// Runs `body` on this many threads, numbered from 0, each with a clerk. All exist before the first
+    /// continues.
     pub(crate) fn clerks(&self, threads: usize, body: impl Fn(usize, &mut Clerk) + Sync) {
         let ready = Barrier::new(threads);
         thread::scope(|scope| {
@@ -84,7 +84,7 @@ impl Subject {
         });
     }
 
-    /// Waits until the test has read every edge and event from before now, or has gone.
+    /// Waits until the test has read every record from before now, or has ended.
     pub(crate) fn wait_until_read(&self) {
         let lines = self.lines();
         let patience = Instant::now();
@@ -94,7 +94,7 @@ impl Subject {
         }
     }
 
-    /// Number of lines in the book, of all writers.
+    /// Number of lines in the notes, of all writers.
     pub(crate) fn lines(&self) -> usize {
         fs::read_to_string(&self.book).map_or(0, |text| text.lines().count())
     }
@@ -106,7 +106,7 @@ impl Subject {
     }
 }
 
-/// Uses the CPU for that much of the calling thread's CPU time.
+/// Uses this much CPU time of the calling thread.
 pub(crate) fn burn(ns: u64) {
     let start_ns = clerk::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
     while clerk::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) - start_ns < ns {
@@ -121,7 +121,7 @@ pub(crate) fn burn_until(done: &AtomicBool) {
     }
 }
 
-/// Uses the CPU for that much wall time, without a system call.
+/// Uses the CPU for this much elapsed time, without a system call.
 pub(crate) fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {

@@ -1,6 +1,5 @@
-//! Cases that wait in 32-bit system calls, made by `int 0x80`, which this 64-bit program may do as well where
-//! the kernel runs 32-bit ones. Their numbers are of another table: what they say has another meaning in the
-//! 64-bit one.
+//! Cases that wait in 32-bit system calls, made by `int 0x80`, which a 64-bit program may use if the kernel
+//! runs 32-bit programs. Their numbers come from another table: in the 64-bit table they mean other calls.
 
 use std::{
     os::{fd::AsRawFd as _, unix::net::UnixStream},
@@ -12,37 +11,37 @@ use crate::{
     waits::{TIMEOUT, cut_short, timeouts},
 };
 
-/// Cases by name. Above each its number, and that number's 64-bit call.
+/// Cases by name. Above each: the 32-bit number, and the 64-bit call with that number.
 pub(crate) const CASES: &[Case] = &[
-    // 162, sync.
+    // 162; in 64 bits sync.
     ("sleep_32", |subject| with(subject, sleep)),
-    // 407 and 422, of neither.
+    // 407 and 422; both unused in 64 bits.
     ("long_sleep_32", |subject| with(subject, long_sleep)),
     ("long_futex_32", |subject| with(subject, |subject, calls| futex(subject, calls, 422))),
-    // 240, mq_open.
+    // 240; in 64 bits mq_open.
     ("futex_32", |subject| with(subject, |subject, calls| futex(subject, calls, 240))),
-    // 168, swapoff.
+    // 168; in 64 bits swapoff.
     ("poll_32", |subject| with(subject, poll)),
-    // 142, sched_setparam.
+    // 142; in 64 bits sched_setparam.
     ("select_32", |subject| with(subject, select)),
-    // 3, close.
+    // 3; in 64 bits close.
     ("read_32", |subject| with(subject, read)),
-    // 3 as well, of a socket.
+    // 3 as well, on a socket.
     ("socket_32", |subject| with(subject, read_socket)),
-    // 102, getuid.
+    // 102; in 64 bits getuid.
     ("socketcall_32", |subject| with(subject, socketcall)),
     // A 64-bit call after a 32-bit one: 35, ftime, or 230, none, among 32-bit calls.
     ("sleep_after_32", |subject| with(subject, sleep_after)),
 ];
 
-/// Memory at an address of 32 bits, for what calls are told by.
+/// Memory at an address below 4 GiB, for arguments of calls.
 struct Calls(*mut u32);
 
 /// Words of it.
 const WORDS: usize = 1024;
 
 impl Calls {
-    /// None where the kernel has no such calls: a program that makes one is killed.
+    /// None if the kernel has no such calls: it kills a program that makes one.
     fn new() -> Option<Self> {
         const GETPID: u32 = 20;
         // SAFETY: the child makes one call and ends, or dies of it.
@@ -63,7 +62,7 @@ impl Calls {
         (status == 0 && words != libc::MAP_FAILED).then(|| Self(words.cast()))
     }
 
-    /// Writes these words from a place on, and says where that is.
+    /// Writes these words at an index; returns their address.
     fn put(&self, place: usize, words: &[u32]) -> u32 {
         assert!(place + words.len() <= WORDS);
         // SAFETY: within the mapping, as asserted.
@@ -81,15 +80,14 @@ const LOW: i32 = libc::MAP_32BIT;
 #[cfg(not(target_arch = "x86_64"))]
 const LOW: i32 = 0;
 
-/// One call. The first argument's register is the compiler's own.
+/// One 32-bit call. The compiler reserves the first argument's register.
 ///
 /// # Safety
 /// As for the call itself.
 #[cfg(target_arch = "x86_64")]
 unsafe fn int_80(number: u32, [first, rest @ ..]: [u32; 5]) -> i32 {
     let result: u64;
-    // SAFETY: the kernel keeps all registers but the result; those of 64-bit programs from r8 on it may
-    // clear.
+    // SAFETY: the kernel keeps all registers except the result; it may clear r8 and above.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {first}", "int 0x80", "xchg rbx, {first}",
@@ -111,7 +109,7 @@ unsafe fn int_80(_: u32, _: [u32; 5]) -> i32 {
     std::process::abort()
 }
 
-/// Runs the case where the kernel has 32-bit calls.
+/// Runs the case if the kernel has 32-bit calls.
 fn with(subject: &Subject, case: impl Fn(&Subject, &Calls)) {
     match Calls::new() {
         Some(calls) => case(subject, &calls),
@@ -159,7 +157,7 @@ fn poll(subject: &Subject, _: &Calls) {
 
 fn select(subject: &Subject, calls: &Calls) {
     timeouts(subject, || {
-        // The kernel writes what is left.
+        // The kernel writes the remaining time.
         let time = calls.put(0, &[0, TIMEOUT.subsec_micros()]);
         // SAFETY: no descriptors are passed; the time lives across the call.
         assert_eq!(unsafe { int_80(142, [0, 0, 0, 0, time]) }, 0);
@@ -176,7 +174,7 @@ fn read(subject: &Subject, calls: &Calls) {
     });
 }
 
-/// A socket from which a read waits so long for nothing, and its other end.
+/// A socket from which a read times out, and its other end.
 fn quiet() -> [UnixStream; 2] {
     let (near, far) = UnixStream::pair().expect("descriptors are left");
     near.set_read_timeout(Some(TIMEOUT)).expect("an option of every socket");
@@ -192,7 +190,7 @@ fn read_socket(subject: &Subject, calls: &Calls) {
     });
 }
 
-/// `recv`, which is one of many that this call does.
+/// `recv`, one of the many calls in socketcall.
 fn socketcall(subject: &Subject, calls: &Calls) {
     const SYS_RECV: u32 = 10;
     let [near, _far] = quiet();

@@ -1,7 +1,7 @@
-//! Cases that wait with epoll for one descriptor and then read it: a socket, and what is none. One that has
-//! the kernel read.
+//! Cases that wait with epoll for one descriptor and then read it: a socket, or something else. In one case
+//! the kernel reads.
 //!
-//! What is to be read comes from another thread, or by time.
+//! Data comes from another thread, or after a time.
 
 use std::{
     fs::File,
@@ -37,11 +37,11 @@ pub(crate) const CASES: &[Case] = &[
     ("uring_worker", uring_worker),
 ];
 
-/// Times something is to be read, and how far apart.
+/// How often data comes, and the time between.
 const TIMES: u64 = 40;
 const APART: Duration = Duration::from_millis(5);
 
-/// Waits until this is to be read, and reads it, `TIMES` times.
+/// Waits until `from` is readable, and reads it, `TIMES` times.
 fn reads(subject: &Subject, from: &impl AsFd, mut read: impl FnMut()) {
     let set = Set::of(from);
     subject.clerk(|clerk| {
@@ -55,7 +55,7 @@ fn reads(subject: &Subject, from: &impl AsFd, mut read: impl FnMut()) {
     });
 }
 
-/// What epoll waits for: one descriptor.
+/// An epoll set of one descriptor.
 struct Set(OwnedFd);
 
 impl Set {
@@ -80,7 +80,7 @@ impl Set {
     }
 }
 
-/// Does something now and then, beside this thread, often enough for all reads.
+/// Runs `feed` on another thread, at intervals, often enough for all reads.
 fn feeds(mut feed: impl FnMut() + Send + 'static) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         for _ in 0..TIMES {
@@ -106,7 +106,7 @@ fn tcp(subject: &Subject) {
     feeding.join().expect("it does not panic");
 }
 
-/// By read(2), which only the kernel can distinguish from a read of a file.
+/// By read(2): only the kernel can tell that it does not read a file.
 fn tcp_as_file(subject: &Subject) {
     let (near, mut far) = connected();
     let feeding = feeds(move || far.write_all(b"x").expect("the other end is open"));
@@ -125,7 +125,7 @@ fn pipe(subject: &Subject) {
 }
 
 fn eventfd(subject: &Subject) {
-    // As a semaphore: else a read takes all that was written since the last one.
+    // As a semaphore: otherwise one read takes all that was written since the last.
     // SAFETY: made here, and not used elsewhere.
     let near = unsafe {
         let near = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE);
@@ -151,8 +151,8 @@ fn timerfd(subject: &Subject) {
     reads(subject, &timer, || timer.wait().expect("it has run out"));
 }
 
-/// Waits for the time, on the CPU of a thread that sleeps and then computes, now and then: the interrupt of
-/// most times finds that one on the CPU, in no system call.
+/// Waits for a timer, on the CPU of a thread that sleeps and computes: most timer interrupts then interrupt
+/// that thread outside system calls.
 fn interrupting(subject: &Subject) {
     pin(cpus()[0]);
     let (timer, over) = (timer(APART), Arc::new(AtomicBool::new(false)));
@@ -169,7 +169,7 @@ fn interrupting(subject: &Subject) {
     interrupted.join().expect("it does not panic");
 }
 
-/// Waits for the time, then for a socket, and reads each: a third of the waiting is for the socket.
+/// Waits for a timer, then for a socket, and reads each: a third of the waiting is for the socket.
 fn both(subject: &Subject) {
     let (mut near, mut far) = connected();
     let (timer, set) = (timer(3 * APART), Set::of(&near));
@@ -190,7 +190,7 @@ fn both(subject: &Subject) {
     answering.join().expect("it does not panic");
 }
 
-/// Asks for a read through a ring that the kernel and the program share, and waits until it is done.
+/// Submits a read through io_uring, and waits until it is done.
 fn uring(subject: &Subject) {
     let Ok(mut ring) = IoUring::new(2) else { return subject.fact("refused", 1) };
     let (near, mut far) = connected();
@@ -214,8 +214,7 @@ fn uring(subject: &Subject) {
     feeding.join().expect("it does not panic");
 }
 
-/// Asks for the same in a way for which the kernel makes a thread of its own in this process, and notes how
-/// many there are then.
+/// The same in a way for which the kernel starts a thread in this process; notes the number of threads then.
 fn uring_worker(subject: &Subject) {
     let Ok(mut ring) = IoUring::new(2) else { return subject.fact("refused", 1) };
     let (near, mut far) = connected();

@@ -1,9 +1,9 @@
-//! Cases under a CPU quota: alone in a group, in a group inside a limited one, two that share one, one that
-//! is moved, one whose group is taken from it.
+//! Cases under a CPU quota: alone in a group, in a group inside a limited one, two processes that share one,
+//! one that is moved, one that is taken out of its group.
 //!
-//! The books are `cpu.stat` of the limited group, read outside and inside the phase on both sides, as the
-//! clerk reads the thread's own. Nobody is throttled while it reads, so nothing is open then: every case but
-//! the last has one CPU.
+//! The truth is the limited group's `cpu.stat`, read outside and inside the phase on both sides, as the clerk
+//! reads the thread's counters. No thread is throttled while it reads, so all throttled time is complete
+//! then: every case but the last has one CPU.
 
 use std::{
     fs::{self, File},
@@ -37,17 +37,16 @@ pub(crate) const CASES: &[Case] = &[
     ("quota_left", quota_left),
 ];
 
-/// CPU time that a period allows: so little that it runs out beside any number of neighbours.
+/// CPU time per period: so little that it runs out beside any number of neighbours.
 const QUOTA_US: u64 = 5_000;
 const PERIOD_US: u64 = 100_000;
-/// Between two moves: shorter than an episode without quota, and no divisor of the period.
+/// Time between two moves: shorter than a throttled time, and no divisor of the period.
 const MOVE_EVERY: Duration = Duration::from_millis(13);
-/// Groups that a thread is taken out of, one after the other.
+/// Groups that the thread is taken out of, one after the other.
 const LEFT: u32 = 8;
-/// From its coming into a group to its being taken out: the quota is used up by then, and not yet given
-/// again.
+/// Time in a group until the thread is taken out: the quota is used up by then, and not yet refilled.
 const LEFT_AFTER: Duration = Duration::from_millis(40);
-/// How long each phase lasts at least: 15 periods.
+/// Least duration of each phase: 15 periods.
 const WALL_NS: u64 = 1_500_000_000;
 
 /// The controller `cpu`, of either version.
@@ -58,7 +57,7 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// The one that this process is under.
+    /// The controller of this process.
     pub(crate) fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -80,7 +79,7 @@ impl Controller {
         Some(Self { home, is_v1: v1.is_some() })
     }
 
-    /// Nobody beside the group gets the CPU that it wants.
+    /// Gives the group priority over all others.
     fn prefer(&self, group: &Path) -> std::io::Result<()> {
         if self.is_v1 {
             fs::write(group.join("cpu.shares"), "262144")
@@ -99,7 +98,7 @@ impl Controller {
     }
 }
 
-/// A group with a quota, and one inside it. Both are removed when they are empty.
+/// A group with a quota, and one inside it. Both are removed when dropped.
 struct Group {
     controller: Controller,
     limited: PathBuf,
@@ -107,7 +106,7 @@ struct Group {
 }
 
 impl Group {
-    /// None where groups cannot be made.
+    /// None if groups cannot be made.
     fn make() -> Option<Self> {
         let controller = Controller::find()?;
         let limited = controller.home.join(format!("guestscope-test-{}", std::process::id()));
@@ -141,7 +140,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whatever happened, the groups must not stay; those that were never made are not there.
+        // The groups must not stay, whatever happened; some may never have been made.
         self.leave();
         let _ = fs::remove_dir(&self.inner);
         let _ = fs::remove_dir(&self.limited);
@@ -152,7 +151,7 @@ impl Drop for Group {
 struct Statistics(File);
 
 impl Statistics {
-    /// Throttled time in ns, and in how many periods.
+    /// Throttled time in ns, and the number of throttled periods.
     fn read(&self) -> [u64; 2] {
         let mut text = [0_u8; 1024];
         let bytes = self.0.read_at(&mut text, 0).expect("the file can be read");
@@ -166,7 +165,7 @@ impl Statistics {
     }
 }
 
-/// Books one phase of the calling process, and what the group's statistics say on both sides of its edges.
+/// Notes one phase of the calling process, and the group's statistics on both sides of its edges.
 fn book(subject: &Subject, group: &Group, number: u64) {
     let statistics = group.statistics();
     subject.clerk(|clerk| {
@@ -232,8 +231,7 @@ fn quota_shared(subject: &Subject) {
     });
 }
 
-/// Somebody outside the group moves the thread to and fro between two CPUs, most of the time while it is out
-/// of quota.
+/// A process outside the group moves the thread between two CPUs, mostly while it is throttled.
 fn quota_moved(subject: &Subject) {
     let all = cpus();
     let &[here, there, ..] = all.as_slice() else { return subject.fact("refused", 1) };
@@ -248,7 +246,7 @@ fn quota_moved(subject: &Subject) {
                 for cpu in [there, here].into_iter().cycle() {
                     std::thread::sleep(MOVE_EVERY);
                     let mut set = CpuSet::new();
-                    // It ends when there is no thread left to move, in case nothing else ends it.
+                    // The child ends when the thread is gone, in case nothing else ends it.
                     if set.set(cpu).and_then(|()| sched_setaffinity(own, &set)).is_err() {
                         break;
                     }
@@ -267,8 +265,7 @@ fn quota_moved(subject: &Subject) {
     });
 }
 
-/// Somebody takes the thread out of a group that is out of quota, and removes the group; then comes the next
-/// one.
+/// A process takes the thread out of a throttled group, and removes the group; then comes the next group.
 fn quota_left(subject: &Subject) {
     let Some(first) = Group::make() else { return subject.fact("refused", 1) };
     let limited = first.limited.clone();
@@ -305,7 +302,7 @@ fn quota_left(subject: &Subject) {
                         group.controller.prefer(&group.limited).expect("the group is ours");
                         Group::enter(&group.limited);
                         let start_ns = now_ns();
-                        // If the thread was not taken out, the book has no wait.
+                        // If the thread was not taken out, there is no wait to compare.
                         while group.limited.exists() && now_ns() - start_ns < WALL_NS {
                             spin(Duration::from_millis(1));
                         }

@@ -1,5 +1,5 @@
-//! A case in which the kernel does much that interrupts have left to do: datagrams over loopback arrive in
-//! their sender's time, on another stack than its own.
+//! A case with much softirq work: datagrams over loopback are received during their sender's time, on another
+//! stack than its own.
 
 use std::{fs, net::UdpSocket};
 
@@ -14,11 +14,10 @@ pub(crate) const CASES: &[Case] = &[("datagrams", datagrams)];
 
 /// CPU time of the case.
 const CPU_NS: u64 = 1_500_000_000;
-/// Between two looks at the clock.
+/// Datagrams between two readings of the clock.
 const BURST: usize = 64;
 
-/// ns of softirqs on a CPU since the start of the machine, by the kernel's ticks: the seventh number of its
-/// line.
+/// ns of softirqs on a CPU since boot, by the kernel's ticks: the seventh number of its line in /proc/stat.
 fn softirq_ns(cpu: usize) -> u64 {
     let text = fs::read_to_string("/proc/stat").expect("/proc is there");
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} ")));
@@ -36,7 +35,7 @@ fn datagrams(subject: &Subject) {
         clerk.book("work", 1, || {
             let start_ns = clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
             while clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) - start_ns < CPU_NS {
-                // Nobody reads them: those that find no room are let go after the same way.
+                // Nobody reads them: datagrams without room are dropped after the same work.
                 (0..BURST).for_each(|_| drop(socket.send(&[0; 1024])));
             }
         });

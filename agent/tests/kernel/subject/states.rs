@@ -1,6 +1,6 @@
-//! Cases to attach to: threads that stay in a known state, threads that come and go without end.
+//! Cases to attach to: threads that stay in a known state, and threads that start and end without pause.
 //!
-//! They mark nothing and end when the file `BOOK.stop` is there.
+//! They mark nothing, and end when the file `BOOK.stop` exists.
 
 use std::{
     fs,
@@ -27,8 +27,8 @@ fn wait_for_stop(subject: &Subject) {
     }
 }
 
-/// One thread uses the CPU, one sleeps, one waits for a lock, one reads an empty pipe. Their numbers are
-/// facts.
+/// One thread uses the CPU, one sleeps, one waits for a lock, one reads an empty pipe. The notes have their
+/// numbers.
 fn states(subject: &Subject) {
     let done = AtomicBool::new(false);
     let lock = Mutex::new(());
@@ -62,8 +62,8 @@ fn states(subject: &Subject) {
     });
 }
 
-/// Threads that start threads that live for some microseconds, one after the other and some of them at a
-/// time; how many there were is a fact in the end.
+/// Threads that start short-lived threads, one after the other and some at once; the notes have their number
+/// at the end.
 fn storm(subject: &Subject) {
     let done = AtomicBool::new(false);
     let made = AtomicU64::new(0);

@@ -1,8 +1,7 @@
-//! Cases in which another process keeps the program from running: by a stop signal, by the freezer of its
+//! Cases in which another process keeps the program from running: by a stop signal, or by the freezer of its
 //! cgroup.
 //!
-//! A forked child does it to its parent, watches that it happened, and writes down how long it lasted at
-//! least.
+//! A forked child does it to its parent, checks that it happened, and notes how long it lasted at least.
 
 use std::{
     fs,
@@ -32,13 +31,13 @@ pub(crate) const CASES: &[Case] = &[
 
 /// Time for which the parent is kept from running.
 const KEPT: Duration = Duration::from_millis(150);
-/// The longest that anything here is waited for.
+/// Limit of every wait here.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// How long the parent sleeps at a time.
 const ASLEEP: Duration = Duration::from_millis(500);
 
-/// What the parent does until it has been kept: it wants the CPU, or nothing.
+/// The parent's work until it was kept from running: it uses the CPU, or sleeps.
 fn busy() {
     spin(Duration::from_millis(5));
 }
@@ -47,13 +46,13 @@ fn asleep() {
     thread::sleep(ASLEEP);
 }
 
-/// Books the parent's work while the child does `keep` to it.
+/// Notes the parent's phase while the child keeps it from running with `keep`.
 fn keep_parent(subject: &Subject, work: fn(), keep: impl FnOnce(Pid)) {
     let (mut begun, mut begin) = io::pipe().expect("descriptors are free");
     // SAFETY: this program has one thread, so the child may do what it likes.
     match unsafe { fork() }.expect("processes are left") {
         ForkResult::Child => {
-            // It shall be kept inside its phase, however long it takes to get there.
+            // Waits until the parent is inside its phase.
             begun.read_exact(&mut [0]).expect("the parent begins");
             keep(getppid());
             // SAFETY: ends the child without running what the parent registered for its own end.
@@ -63,7 +62,7 @@ fn keep_parent(subject: &Subject, work: fn(), keep: impl FnOnce(Pid)) {
             subject.clerk(|clerk| {
                 clerk.book("work", 1, || {
                     begin.write_all(&[0]).expect("the child reads");
-                    // Until the child has written its line.
+                    // Waits until the child has written its line.
                     let start_ns = now_ns();
                     while subject.lines() == 0 && now_ns() - start_ns < PATIENCE_NS {
                         work();
@@ -75,7 +74,7 @@ fn keep_parent(subject: &Subject, work: fn(), keep: impl FnOnce(Pid)) {
     }
 }
 
-/// Waits until it is true, but not for ever.
+/// Waits until it is true, up to a limit.
 fn wait_until(true_now: impl Fn() -> bool) -> bool {
     let start_ns = now_ns();
     while !true_now() {
@@ -87,7 +86,7 @@ fn wait_until(true_now: impl Fn() -> bool) -> bool {
     true
 }
 
-/// The letter of a process's state.
+/// State letter of a process.
 fn state(process: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit(") ").next()?.chars().next()
@@ -106,14 +105,13 @@ fn stop(subject: &Subject, work: fn()) {
     });
 }
 
-/// Files of a freezer: the group to make, the switch in it, what to write, and where it says that it
-/// happened.
+/// Files of a freezer: the group to make, its switch, the word to write, and the file that confirms it.
 struct Freezer {
     group: PathBuf,
     switch: &'static str,
     words: [&'static str; 2],
     shows: (&'static str, &'static str),
-    /// The group to go back to.
+    /// The group to return to.
     home: PathBuf,
 }
 
@@ -142,7 +140,7 @@ fn freezer(version: &str) -> Option<Freezer> {
     })
 }
 
-/// Writes down `refused` where there is no such freezer.
+/// Notes `refused` if there is no such freezer.
 fn freeze(subject: &Subject, work: fn()) {
     let Some(freezer) = freezer(&subject.arguments[0]) else { return subject.fact("refused", 1) };
     if fs::create_dir(&freezer.group).is_err() {

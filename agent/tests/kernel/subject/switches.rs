@@ -1,5 +1,5 @@
-//! Cases that compete for CPUs: alone, pinned together, yielding, moving to and fro, interrupted by signals,
-//! and first touches of memory, which cost CPU time too.
+//! Cases that compete for CPUs: alone, pinned together, yielding, moving, interrupted by signals, and first
+//! touches of memory, which use CPU time, too.
 
 use std::{
     ptr,
@@ -27,13 +27,13 @@ pub(crate) const CASES: &[Case] = &[
 
 /// CPU time that a case uses, so that 1 % of it is more than a tick.
 const CPU_NS: u64 = 1_100_000_000;
-/// Times the thread moves to the other CPU.
+/// Number of moves to the other CPU.
 const MOVES: u64 = 500;
 /// Pages that are touched for the first time.
 const PAGES: usize = 4096;
-/// Times a thread gives its CPU away.
+/// Number of yields of a thread.
 const YIELDS: usize = 5000;
-/// Times a signal ends a sleep.
+/// Number of sleeps that a signal ends.
 const SIGNALS: u64 = 200;
 
 fn spin(subject: &Subject) {
@@ -46,19 +46,19 @@ pub(crate) fn cpus() -> Vec<usize> {
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect()
 }
 
-/// Lets the calling thread, and those that it starts from now on, run on this CPU only.
+/// Pins the calling thread, and those that it starts later, to this CPU.
 pub(crate) fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).expect("the CPU is allowed");
 }
 
-/// Two threads need one CPU.
+/// Two threads compete for one CPU.
 fn contend(subject: &Subject) {
     pin(cpus()[0]);
     subject.clerks(2, |thread, clerk| clerk.book("work", thread as u64 + 1, || burn(CPU_NS / 2)));
 }
 
-/// Two threads on one CPU give it to each other.
+/// Two threads on one CPU yield to each other.
 fn yield_(subject: &Subject) {
     pin(cpus()[0]);
     subject.clerks(2, |thread, clerk| {
@@ -66,7 +66,7 @@ fn yield_(subject: &Subject) {
     });
 }
 
-/// One thread moves between two CPUs. With one CPU only it writes down that it did not move.
+/// One thread moves between two CPUs. Notes that it did not move if there is only one.
 fn migrate(subject: &Subject) {
     let cpus = cpus();
     let [first, second] = [cpus[0], cpus[cpus.len() - 1]];

@@ -1,5 +1,5 @@
-//! Cases over TCP on the loopback device: questions and answers, and segments that are lost on their way.
-//! What the kernel knows of a socket (`TCP_INFO`) is written down.
+//! Cases over TCP on the loopback device: questions and answers, and lost segments. The notes have the
+//! kernel's numbers for the socket (`TCP_INFO`).
 
 use std::{
     io::{Read as _, Write as _},
@@ -18,15 +18,15 @@ pub(crate) const CASES: &[Case] = &[("tcp_asks", asks), ("tcp_loses", loses), ("
 const QUESTIONS: u64 = 100;
 /// Time that the other side takes to answer.
 const THINKING: Duration = Duration::from_millis(2);
-/// Times something is to be sent again.
+/// Number of retransmissions.
 const LOST: u32 = 2;
-/// Times that the timer runs out without a network.
+/// Number of expired retransmission timers while there is no network.
 const FAILED: u8 = 2;
 
 /// The numbers of `struct tcp_info` that matter here.
 struct Info {
     retransmits: u32,
-    /// Times in a row that the timer ran out, whether or not anything could be sent then.
+    /// Retransmission timers that expired in a row, whether or not anything could be sent.
     timeouts: u8,
     /// Shortest round trip, us.
     round_trip_us: u32,
@@ -64,7 +64,7 @@ fn connection() -> [TcpStream; 2] {
     [own, theirs]
 }
 
-/// Answers each question, of eight bytes, after a while, with the time at which it does.
+/// Answers each question, of eight bytes, after a while, with the time of the answer.
 fn answer(mut socket: TcpStream) {
     let mut question = [0; 8];
     while socket.read_exact(&mut question).is_ok() {
@@ -75,14 +75,15 @@ fn answer(mut socket: TcpStream) {
     }
 }
 
-/// Questions and answers; then a phase that asks, and another one that has the answer.
+/// Questions and answers; then a phase that asks, and another one that receives the answer.
 fn asks(subject: &Subject) {
     let [mut own, theirs] = connection();
     thread::scope(|scope| {
         scope.spawn(move || answer(theirs));
         subject.clerk(|clerk| {
             let mut number = [0; 8];
-            // The longest and the shortest that the answers can have taken, and the round trips around them.
+            // The longest and the shortest time that answers can have taken, with the round trips around
+            // them.
             let (mut longest_ns, mut shortest_ns, mut most_ns, mut least_ns) = (0, 0, 0, 0);
             clerk.book("asks", 1, || {
                 for _ in 0..QUESTIONS {
@@ -109,7 +110,7 @@ fn asks(subject: &Subject) {
     });
 }
 
-/// While it is there, the kernel throws away what comes for this socket.
+/// While `is_deaf`, the kernel drops what arrives for this socket.
 fn deaf(socket: &TcpStream, is_deaf: bool) {
     // Returns 0: nothing of the segment is kept.
     let mut nothing = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
@@ -128,8 +129,8 @@ fn deaf(socket: &TcpStream, is_deaf: bool) {
     assert_eq!(set, 0, "anybody may do that");
 }
 
-/// What this end sends is lost until `happens` is over, which is told how often anything was sent again
-/// before; how often this was stands in the book.
+/// What this end sends is lost until `happens` is over; `happens` gets the number of earlier retransmissions,
+/// and the notes get the number during it.
 fn lost(subject: &Subject, name: &'static str, happens: impl FnOnce(&TcpStream, u32)) {
     let [mut own, theirs] = connection();
     let ears = theirs.try_clone().expect("descriptors are left");
@@ -147,7 +148,7 @@ fn lost(subject: &Subject, name: &'static str, happens: impl FnOnce(&TcpStream, 
             });
             clerk.fact("retransmits", u64::from(Info::of(&own).retransmits - before));
         });
-        // The other end is closed with this one, and its thread ends.
+        // The other end closes with this one, and its thread ends.
         drop(own);
     });
 }
@@ -158,14 +159,14 @@ fn wait_until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The other side hears nothing until something was sent again a few times, by timers of the kernel's.
+/// The other side receives nothing until the kernel's timers have retransmitted a few times.
 fn loses(subject: &Subject) {
     lost(subject, "loses", |own, before| {
         wait_until(|| Info::of(own).retransmits - before >= LOST);
     });
 }
 
-/// Turns the loopback device of this network namespace on, with an address or with none.
+/// Brings up the loopback device of this network namespace, with or without an address.
 fn loopback(address: Ipv4Addr) {
     let socket = UdpSocket::bind(("0.0.0.0", 0)).expect("a socket needs no device");
     // SAFETY: all zeros are a value of both, and what is handed over lives across the calls.
@@ -190,9 +191,9 @@ fn loopback(address: Ipv4Addr) {
     }
 }
 
-/// The network is gone when the kernel wants to send something again: that fails, until the network is back.
+/// There is no network when the kernel retransmits, so that fails until the network is back.
 fn is_cut_off(subject: &Subject) {
-    // SAFETY: changes nothing but the network of this thread and those that it makes.
+    // SAFETY: changes only the network of this thread and of those that it starts.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         return subject.fact("refused", 1);
     }

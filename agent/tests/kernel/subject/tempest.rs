@@ -1,8 +1,7 @@
-//! Case `tempest`: threads whose short phases hold everything at once that a scheduler knows, at random.
+//! Case `tempest`: threads with short phases that contain everything that a scheduler does, at random.
 //!
 //! Each worker runs, yields, sleeps, waits for a lock, a pipe or a descriptor, forks and touches memory
-//! inside its phases, while a pest sends it signals, moves it between CPUs and from one control group to
-//! another.
+//! inside its phases, while a pest sends it signals and moves it between CPUs and control groups.
 
 use std::{
     fs,
@@ -28,11 +27,11 @@ use crate::{Case, Subject, quota::Controller, spin};
 /// Cases by name.
 pub(crate) const CASES: &[Case] = &[("tempest", tempest)];
 
-/// Two per CPU of a small machine, so that they wait for each other as well.
+/// Two for each CPU of a small machine, so that they also wait for each other.
 const WORKERS: usize = 4;
-/// What a worker does inside one phase, at most.
+/// Most actions of a worker inside one phase.
 const ACTS: u64 = 12;
-/// Between two things that the pest does.
+/// Time between two actions of the pest.
 const PAUSE: Duration = Duration::from_micros(300);
 
 /// A sequence of numbers that looks random (Marsaglia's xorshift64).
@@ -51,16 +50,16 @@ impl Dice {
     }
 }
 
-/// State that all of them share.
+/// State that all threads share.
 struct Shared {
     lock: Mutex<u64>,
     bell: Condvar,
-    /// The workers' thread numbers, 0 while there is none.
+    /// The workers' thread numbers; 0 for none.
     workers: [AtomicI32; WORKERS],
     done: AtomicBool,
 }
 
-/// Requests of each worker, and a seed.
+/// Runs the case; arguments: requests of each worker, and a seed.
 fn tempest(subject: &Subject) {
     let (requests, seed) = (subject.argument(0), subject.argument(1));
     ignore_signal();
@@ -88,7 +87,7 @@ fn tempest(subject: &Subject) {
     subject.fact("requests", requests * WORKERS as u64);
 }
 
-/// Signals that come shall interrupt, and do nothing.
+/// Installs a handler that does nothing, so that signals only interrupt.
 fn ignore_signal() {
     extern "C" fn nothing(_: libc::c_int) {}
     let action = signal::SigAction::new(
@@ -120,7 +119,7 @@ fn work(shared: &Shared, worker: usize, requests: u64, mut dice: Dice) {
     });
 }
 
-/// Answers each byte, late now and then.
+/// Answers each byte, sometimes late.
 fn echo(mut asked: io::PipeReader, mut echoes: io::PipeWriter) {
     let mut byte = [0];
     while asked.read_exact(&mut byte).is_ok() {
@@ -161,7 +160,7 @@ fn act(shared: &Shared, dice: &mut Dice, (from, to): (&mut io::PipeReader, &mut 
     }
 }
 
-/// New memory, a fault per page.
+/// Maps new memory and touches each page.
 fn touch() {
     let mut memory = vec![0_u8; 256 << 10];
     for page in memory.chunks_mut(4096) {
@@ -183,7 +182,7 @@ fn beget(dice: &mut Dice) {
     }
 }
 
-/// Keeps the workers from their peace until they are done.
+/// Disturbs the workers until they are done.
 fn pester(shared: &Shared, mut dice: Dice) {
     let groups = Groups::make();
     let cpus = thread::available_parallelism().map_or(1, usize::from);
@@ -199,7 +198,7 @@ fn pester(shared: &Shared, mut dice: Dice) {
                 let mut set = CpuSet::new();
                 let only = dice.roll(cpus as u64 + 1) as usize;
                 (0..cpus).filter(|cpu| only == cpus || *cpu == only).for_each(|cpu| _ = set.set(cpu));
-                // The CPU may be one that this process is not allowed to have.
+                // This process may not be allowed to use the CPU.
                 let _ = sched_setaffinity(Pid::from_raw(worker), &set);
             }
             _ => groups.as_ref().into_iter().for_each(|groups| groups.throw(worker, dice.roll(2) as usize)),
@@ -215,7 +214,7 @@ fn interrupt(thread: i32) {
     let _ = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, libc::SIGUSR1) };
 }
 
-/// Two control groups of the first version for threads to be thrown to and fro.
+/// Two control groups of version 1, between which threads are moved.
 struct Groups {
     home: PathBuf,
     groups: [PathBuf; 2],
@@ -238,7 +237,7 @@ impl Groups {
     }
 
     fn throw(&self, thread: i32, number: usize) {
-        // It may have ended meanwhile.
+        // The thread may have ended meanwhile.
         let _ = fs::write(self.groups[number].join("tasks"), thread.to_string());
     }
 

@@ -1,6 +1,6 @@
 //! Cases that wait: for time, for another thread, for a pipe, for a socket, for a descriptor.
 //!
-//! Where the program can measure its calls itself it writes down `calls_ns`: the waits lie inside them.
+//! If the program can measure its calls itself, it notes `calls_ns`, which contains the waits.
 
 use std::{
     fs::File,
@@ -46,13 +46,13 @@ pub(crate) const CASES: &[Case] = &[
     ("semaphore", semaphore),
 ];
 
-/// Waits with a timeout, and how long each is.
+/// Number of waits with a timeout, and the length of each.
 const TIMEOUTS: u64 = 40;
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(10);
-/// Times a ball goes to and fro.
+/// Number of round trips.
 const ROUNDS: usize = 3000;
 
-/// Books `TIMEOUTS` calls, measures them, and writes down what was asked for.
+/// Notes a phase with `TIMEOUTS` calls, their measured time, and the requested time.
 pub(crate) fn timeouts(subject: &Subject, call: impl Fn()) {
     subject.clerk(|clerk| {
         call();
@@ -71,7 +71,7 @@ fn sleep(subject: &Subject) {
     timeouts(subject, || thread::sleep(TIMEOUT));
 }
 
-/// So many long waits that their ring cannot hold them while nobody reads.
+/// More long waits than their ring can hold while nobody reads.
 fn sleepers(subject: &Subject) {
     const THREADS: usize = 8;
     const CALLS: u64 = 3_000;
@@ -109,7 +109,7 @@ fn epoll() {
     }
 }
 
-/// Calls that would wait for longer, and that a timer's signal cuts short.
+/// Calls that would wait longer, interrupted by a timer's signal.
 pub(crate) fn cut_short(subject: &Subject, call: impl Fn()) {
     extern "C" fn nothing(_: libc::c_int) {}
     let action = signal::SigAction::new(
@@ -145,7 +145,7 @@ fn device(subject: &Subject) {
     });
 }
 
-/// Waits for a lock on a file that another open file has, by `wait`.
+/// Waits, by `wait`, for a lock on a file that another open file holds.
 fn file_lock(subject: &Subject, wait: impl Fn(RawFd)) {
     // SAFETY: the name ends with a zero.
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"locked".as_ptr(), libc::MFD_CLOEXEC)) };
@@ -183,7 +183,7 @@ fn semaphore(subject: &Subject) {
     unsafe { libc::semctl(set, 0, libc::IPC_RMID) };
 }
 
-/// Two threads hand a turn to each other under a mutex, by a condition variable.
+/// Two threads pass a turn to each other under a mutex, by a condition variable.
 fn lock(subject: &Subject) {
     let (turn, bell) = (Mutex::new(0), Condvar::new());
     subject.clerks(2, |player, clerk| {
@@ -200,7 +200,7 @@ fn lock(subject: &Subject) {
     });
 }
 
-/// Two threads throw a byte to and fro: each reads its own end and writes the other's. The first one serves.
+/// Two threads send a byte to and fro: each reads its own end and writes the other's. The first one starts.
 fn ping_pong(subject: &Subject, ends: [(impl std::io::Read + Send, impl std::io::Write + Send); 2]) {
     let ends = ends.map(|end| Mutex::new(Some(end)));
     subject.clerks(2, |player, clerk| {
@@ -236,7 +236,7 @@ fn pipe_from(subject: &Subject, lowest: RawFd) {
     ping_pong(subject, [(first, from(&first_writes, lowest)), (second, from(&second_writes, lowest))]);
 }
 
-/// A copy of a descriptor, the first one that is free from a number on, as a file.
+/// A copy of a descriptor as a file, with the lowest free number from `lowest` on.
 fn from(fd: &impl AsFd, lowest: RawFd) -> File {
     let copy = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(lowest)).expect("descriptors are left");
     assert!(copy >= lowest);
@@ -251,7 +251,7 @@ fn sockets(subject: &Subject) {
     ping_pong(subject, [(clone(&first), clone(&first)), (clone(&second), clone(&second))]);
 }
 
-/// Ping-pong over a pair of sockets by read: only the descriptor tells it from a file's.
+/// Ping-pong over a pair of sockets by read: only the descriptor shows that it is no file.
 fn sockets_as_files(subject: &Subject, lowest: RawFd) {
     let (first, second) = UnixStream::pair().expect("descriptors are left");
     let file = |socket: &UnixStream| from(socket, lowest);
