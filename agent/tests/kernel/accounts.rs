@@ -1,6 +1,7 @@
-//! What a thread was doing, against the kernel's books: every account that this machine can provoke.
+//! Accounts of a thread, compared with the kernel's own counters: every account that this machine can
+//! provoke.
 //!
-//! A row per case: its name, the phases it has, the account that its waits belong to. Invariants 1 to 3.
+//! One row for each case: its name, its number of phases, the account of its waits. Invariants 1 to 3.
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
@@ -13,11 +14,11 @@ use crate::{
     seen::Seen,
 };
 
-/// Share of the waiting that must stand under the account that the case is about: the rest is what the kernel
-/// did beside it, such as waiting for a page of the program itself.
+/// Share of the waiting that must be in the case's account: the rest is what the kernel did beside it, such
+/// as waiting for a page of the program itself.
 const SHARE: f64 = 0.99;
 
-/// Runs a case with so many phases, numbered from 1, and compares each of them.
+/// Runs a case with this many phases, numbered from 1, and compares each of them.
 pub(crate) fn compared(case: Case, name: &str, phases: u64, signals: u64) -> Option<Seen> {
     let seen = case.run()?;
     seen.check();
@@ -33,7 +34,7 @@ pub(crate) fn compared(case: Case, name: &str, phases: u64, signals: u64) -> Opt
     Some(seen)
 }
 
-/// The waiting of a phase is of this account.
+/// Asserts that the waiting of a phase is in this account.
 pub(crate) fn assert_account(seen: &Seen, number: u64, account: Account) {
     let phase = seen.request(number);
     let (ours_ns, all_ns) = (phase.accounts.get(account), waited_ns(phase));
@@ -57,8 +58,8 @@ fn running_and_waiting_to_run(#[case] name: &'static str, #[case] phases: u64, #
 fn contenders_wait_for_each_other() {
     up_to_three_times(|| {
         let Some(seen) = compared(Case::new("contend"), "contend", 2, 0) else { return };
-        // Both need the CPU for the same time: while one runs, the other waits, but for where only one of
-        // them is inside its phase.
+        // Both use the CPU for the same time: while one runs, the other waits, except while only one of them
+        // is inside its phase.
         let [first, second] = [1, 2].map(|number| seen.request(number));
         let begin_ns = first.start_ns.max(second.start_ns);
         let end_ns = (first.start_ns + first.duration_ns).min(second.start_ns + second.duration_ns);
@@ -82,8 +83,8 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
         let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
         assert_account(&seen, 1, account);
         let waited_ns = seen.request(1).accounts.get(account);
-        // No longer than the calls, and as long as was asked for, but for the way from the timer's start to
-        // the switch.
+        // At most as long as the calls, and at least as long as requested, except for the time from the start
+        // of the timer to the switch.
         agreement::time(
             name,
             account.name(),
@@ -95,8 +96,8 @@ fn waiting_for_time(#[case] name: &'static str, #[case] account: Account) {
     });
 }
 
-/// By their own table of numbers, on kernels that run 32-bit programs. The name of a call is that of the
-/// 32-bit one.
+/// 32-bit system calls have their own table of numbers, on kernels that run 32-bit programs. The record has
+/// the name of the 32-bit call.
 #[rstest]
 #[case::sleep("sleep_32", Account::Sleep, 162)]
 #[case::sleep_with_a_long_time("long_sleep_32", Account::Sleep, 407)]
@@ -120,7 +121,7 @@ fn waiting_in_a_32_bit_call(#[case] name: &'static str, #[case] account: Account
     });
 }
 
-/// The mark belongs to this call, not to the thread.
+/// The mark `32 bits` belongs to this call, not to the thread.
 #[test]
 fn a_64_bit_call_after_a_32_bit_one_is_one() {
     up_to_three_times(|| {
@@ -133,7 +134,7 @@ fn a_64_bit_call_after_a_32_bit_one_is_one() {
     });
 }
 
-/// From 6.5 on the kernel marks it as a wait for a disk, whatever the read is of.
+/// From 6.5 on the kernel marks this wait as a wait for a disk, whatever the read is from.
 #[test]
 fn waiting_for_what_a_shared_ring_was_given() {
     up_to_three_times(|| {
@@ -142,7 +143,7 @@ fn waiting_for_what_a_shared_ring_was_given() {
     });
 }
 
-/// Which of these a wait in epoll was for is shown by what is read next. The hook of that came with 6.3.
+/// The next receive shows what a wait in epoll was for. Its hook exists from 6.3 on.
 #[rstest]
 #[case::a_socket("epoll_tcp", 0.9..=1.0)]
 #[case::a_socket_by_read("epoll_read", 0.9..=1.0)]
@@ -162,8 +163,8 @@ fn waiting_for_one_of_many(#[case] name: &'static str, #[case] share: RangeInclu
     });
 }
 
-/// The major number of virtual terminals, which stand for a graphics processor here: no driver of one is
-/// needed to wait in a call on a device.
+/// The major number of virtual terminals, which stand in for a graphics processor: waiting in a call on a
+/// device needs no driver of one.
 const TERMINALS: u32 = 4;
 
 #[rstest]
@@ -193,7 +194,7 @@ fn waiting_for_somebody(#[case] name: &'static str, #[case] phases: u64, #[case]
     up_to_three_times(|| {
         let Some(seen) = compared(Case::new(name), name, phases, 0) else { return };
         (1..=phases).for_each(|number| assert_account(&seen, number, account));
-        // Both sides of the ball: so many calls each way, of so many bytes.
+        // Both sides of the exchange: this many calls each way, of this many bytes.
         for number in (1..=phases).filter(|_| seen.book.facts("balls").len() == 1) {
             let (counts, balls) = (seen.request(number).counts, seen.book.fact("balls"));
             let is_counted = account == Account::Net && seen.has("sock_recv_length");
@@ -207,7 +208,7 @@ fn waiting_for_somebody(#[case] name: &'static str, #[case] phases: u64, #[case]
     });
 }
 
-/// A folder on a disk: beside this test's executable, unless that lies in memory.
+/// A folder on a disk: beside this test's executable, unless that is in memory.
 pub(crate) fn on_disk() -> Option<PathBuf> {
     let folder = std::env::current_exe().ok()?.parent()?.to_owned();
     let kind = nix::sys::statfs::statfs(&folder).ok()?.filesystem_type();
@@ -232,12 +233,12 @@ fn waiting_for_a_disk(#[case] name: &'static str, #[case] account: Account) {
             // Without the hook nothing is counted.
             agreement::count(name, "disk", counts.block_read + counts.block_write, (0, 0));
         } else if reads.0 > 0 {
-            // A read that lies in two extents of the file is two.
+            // A read of two extents of the file is two I/Os.
             agreement::count(name, "disk reads", counts.block_read, (reads.0, reads.0 + reads.0 / 10));
             agreement::count(name, "bytes read", counts.block_read_bytes, (reads.1, reads.1));
         }
         if name == "fsync" && seen.has("block_bio_queue") {
-            // The journal's own blocks are written by its own thread.
+            // The journal's own thread writes the journal's blocks.
             agreement::count(
                 name,
                 "bytes written",
@@ -266,11 +267,11 @@ fn first_touches_are_counted_to_the_last() {
     });
 }
 
-/// The kernel's own sum is of whole ticks, and of all that the CPU did meanwhile.
+/// The kernel's own sum counts whole ticks, and everything that the CPU did meanwhile.
 #[test]
 fn what_interrupts_left_to_do_is_told_from_the_call_that_they_came_in() {
-    // The kernel's own delay of a preempted thread begins with its preemptor's waking, and one in three of
-    // its runs is preempted.
+    // The kernel's own delay of a preempted thread begins with the wakeup of the preempting one, and one in
+    // three of the thread's runs is preempted.
     agreement::up_to(10, || {
         let Some(seen) = compared(Case::new("datagrams"), "datagrams", 1, 0) else { return };
         let counts = &seen.request(1).counts;
@@ -278,7 +279,7 @@ fn what_interrupts_left_to_do_is_told_from_the_call_that_they_came_in() {
         let seen_ns = counts.sample_irq * 1_000_000_000 / SAMPLES_PER_S;
         let allowed_ns = book_ns / 4 + 50_000_000;
         agreement::time("datagrams", "irq", seen_ns, (book_ns, book_ns), allowed_ns);
-        // The way back from an interrupt of the program's code has no system call's number.
+        // Returning from an interrupt of user code has no system call number.
         agreement::holds(counts.sample_fault * 20 <= counts.sample_syscall, || format!("{counts:?}"));
     });
 }
@@ -315,13 +316,13 @@ fn kept_from_running_by_somebody(#[case] name: &'static str, #[case] argument: &
     });
 }
 
-/// The kernel ends the sleep, and has it go on as another system call. (From 6.1 on the freezer of cgroup v1
-/// lets sleepers sleep.)
+/// The kernel ends the sleep and restarts it as another system call. (From 6.1 on the freezer of cgroup v1
+/// lets sleeping threads sleep.)
 #[rstest]
 #[case::stopped("stop_asleep", "")]
 #[case::frozen_by_v2("freeze_asleep", "v2")]
 fn a_sleep_that_was_interrupted_goes_on_as_one(#[case] name: &'static str, #[case] argument: &'static str) {
-    /// Time until the stopping process has noticed that the thread is stopped, and that it no longer is.
+    /// Time until the stopping process has noticed that the thread is stopped, and later that it runs again.
     const SLACK_NS: u64 = 30_000_000;
     up_to_three_times(|| {
         let case = format!("{name}{argument}");

@@ -1,7 +1,7 @@
-//! Threads that run already: adopted in the state that they are in, each of them once, whatever they do
+//! Attaching to running threads: each is tracked once, in the state that it is in, whatever it does
 //! meanwhile.
 //!
-//! The program is started without a word to the agent. Its books are its process's CPU clock and /proc.
+//! The program is started without the agent. It is compared with its process's CPU clock and /proc.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -33,11 +33,11 @@ use crate::{
 };
 
 const LIMIT: Duration = Duration::from_mins(1);
-/// Walks until no thread is found that was not tracked. Each takes a millisecond, a thread is being made for
+/// Limit of walks until one finds no untracked thread. A walk takes a millisecond; starting a thread takes
 /// microseconds.
 const WALKS: usize = 100;
 
-/// Walks beside a storm in which no thread may be left to adopt.
+/// Walks during a storm of threads in which none may be left to adopt.
 const FURTHER_WALKS: usize = 300;
 
 /// The BPF programs, and the pairing of their records.
@@ -49,7 +49,7 @@ struct Observer {
     _alone: Alone,
 }
 
-/// A program that was started without a word to the agent.
+/// A program that was started without the agent.
 struct Stranger {
     child: Child,
     folder: TempDir,
@@ -57,7 +57,7 @@ struct Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // Both fail where it has been waited for, which is as it should be.
+        // Both fail if the program has been waited for already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -78,7 +78,7 @@ impl Stranger {
         Book::read(&self.folder.path().join("book"))
     }
 
-    /// Waits until it has written so many facts.
+    /// Waits until it has written this many facts.
     fn wait_for_facts(&self, facts: usize) {
         eventually("the program is ready", || self.book().facts.len() >= facts);
     }
@@ -94,7 +94,7 @@ impl Stranger {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// How often a thread has left its CPU: because it had to wait, because it was made to.
+    /// A thread's switches: voluntary and involuntary.
     fn switches(&self, tid: u64) -> [u64; 2] {
         let status = fs::read_to_string(format!("/proc/{}/task/{tid}/status", self.pid()));
         let status = status.expect("the thread lives");
@@ -139,7 +139,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 impl Observer {
-    /// None, with a word on stdout, where this machine cannot.
+    /// Loads the programs; none, with a note on stdout, if this machine cannot.
     fn new(test: &str) -> Option<Self> {
         let alone = Alone::lock();
         if !in_initial_namespace() {
@@ -168,7 +168,7 @@ impl Observer {
         self.outputs.append(&mut self.pairing.take());
     }
 
-    /// What one walk through all tasks met.
+    /// The tasks that one walk through all tasks found.
     fn walk(&mut self) -> Vec<(u32, Found)> {
         let mut met = Vec::new();
         let mut visits = self.loaded.visit().expect("the iterator is there");
@@ -181,7 +181,7 @@ impl Observer {
         met
     }
 
-    /// Adopts a process. How many threads were adopted.
+    /// Adopts a process; returns how many threads were adopted.
     fn adopt(&mut self, pid: u32) -> usize {
         assert!(self.loaded.ask_for(pid).expect("the map takes it"));
         let mut adopted = 0;
@@ -194,14 +194,14 @@ impl Observer {
             if of(Found::Adopted) + of(Found::Unborn) == 0 {
                 return adopted;
             }
-            // A thread in the middle of making another one may wait for this CPU, and all walks fit into one
-            // time slice.
+            // A thread that is starting another one may wait for this CPU, and all walks fit into one time
+            // slice.
             std::thread::sleep(Duration::from_millis(1));
         }
         panic!("after {WALKS} walks there are threads that are not tracked");
     }
 
-    /// All ledgers in use, by thread number: each thread has one.
+    /// All ledgers in use, by thread number, one for each thread.
     fn ledgers(&self) -> HashMap<u32, Ledger> {
         let mut found = HashMap::new();
         for slot in 1..4096 {
@@ -213,7 +213,7 @@ impl Observer {
         found
     }
 
-    /// Until every thread has given its ledger back.
+    /// Waits until every thread has given its ledger back.
     fn settle(&mut self) {
         eventually("every ledger is given back", || {
             self.take_in();
@@ -265,18 +265,19 @@ fn threads_are_adopted_in_the_state_that_they_are_in() {
             assert_eq!(accounts.iter().sum::<u64>(), now_ns.max(ledger.since_ns) - ledger.born_ns);
             cpu_ns += accounts[Account::Cpu as usize];
         }
-        // All that the waiting ones went through is what they wait for.
+        // The waiting threads have all their time in the account that they wait for.
         for (tid, account) in tids[1..].iter().zip(accounts) {
             let ledger = ledgers[&(*tid as u32)];
             assert_eq!(ledger.accounts_at(now_ns)[account as usize], now_ns - ledger.born_ns, "{ledger:?}");
         }
-        // Ours holds stolen time, theirs does not; it is known in whole ticks, one of which may not show yet.
+        // Our sum includes stolen time, the kernel's does not; stolen time is counted in ticks, of which one
+        // may be missing.
         let stolen_ns = steal_ns() - stolen_before_ns + 10_000_000;
         time("attach", "cpu", cpu_ns, (ending.0 - begun.0, after.0 - before.0), stolen_ns);
         for (at, tid) in tids.into_iter().enumerate() {
             let ledger = ledgers[&(tid as u32)];
             let bounds = |of: usize| (ending.1[at][of] - begun.1[at][of], after.1[at][of] - before.1[at][of]);
-            // Which switches were not seen is not known, only how many.
+            // Unseen switches are known by number, not by kind.
             let missed = u64::from(ledger.missed);
             let [voluntary, involuntary] =
                 [0, 1].map(bounds).map(|(low, high)| (low.saturating_sub(missed), high));
@@ -288,8 +289,8 @@ fn threads_are_adopted_in_the_state_that_they_are_in() {
     });
 }
 
-/// Threads are born and end all the time while the iterator goes through them: when it is done, each that
-/// lives is tracked once. Ten programs, so that there is something to be hit.
+/// Threads start and end all the time while the iterator walks: afterwards each living thread is tracked
+/// once. Ten programs, so that walks do meet such threads.
 #[test]
 fn a_storm_of_threads_has_no_gap() {
     let Some(mut observer) = Observer::new("attach::a_storm_of_threads_has_no_gap") else { return };
@@ -298,7 +299,7 @@ fn a_storm_of_threads_has_no_gap() {
         let mut stranger = Stranger::start("storm");
         stranger.wait_for_facts(1);
         adopted += observer.adopt(stranger.pid());
-        // From here on every thread is born of one that is tracked.
+        // From here on the parent of every new thread is tracked.
         for _ in 0..FURTHER_WALKS {
             let found: BTreeSet<u32> = observer.walk().into_iter().map(|met| met.1 as u32).collect();
             assert!(!found.contains(&(Found::Adopted as u32)), "a thread was born untracked");
@@ -310,26 +311,26 @@ fn a_storm_of_threads_has_no_gap() {
         eventually("all threads are stopped", || are_stopped(&stranger.threads()));
         let threads = stranger.threads();
         alive += threads.len();
-        // Those that are dead but for their last switch go on to it.
+        // Threads that have ended except for their last switch still reach it.
         eventually("each thread has its ledger, and nobody else", || {
             observer.take_in();
             observer.ledgers().into_keys().collect::<BTreeSet<_>>() == threads
         });
-        // The last ones may have ended between both.
+        // The last threads may have ended between the two readings.
         observer.take_in();
         let ledgers = observer.ledgers();
         assert!(ledgers.values().all(|ledger| ledger.state != RUNNING && ledger.is_whole()), "{ledgers:?}");
         let known: BTreeSet<u32> = observer.pairing.live_threads().map(|(thread, _)| thread.tid).collect();
         let lost = observer.loaded.losses().expect("the counters can be read").task_events;
         if lost > 0 {
-            // Births and ends came faster than they could be read, on an emulated CPU (1,401 lost on 6.12) or
-            // where others need all of them: as many at most are not known.
+            // Starts and ends came faster than they could be read, on an emulated CPU (1,401 lost on 6.12) or
+            // under other load: at most as many are unknown.
             let unlike = known.symmetric_difference(&threads).count() as u64;
             assert!(unlike <= lost, "{unlike} of {lost} lost: {known:?} {threads:?}");
             return skipped("storm", &format!("{lost} births and ends were lost, and counted"));
         }
         assert_eq!(known, threads, "and pairing knows the same");
-        // Nothing is left to adopt.
+        // No thread is left to adopt.
         assert!(observer.walk().iter().all(|met| met.1 == Found::Tracked));
         nix::sys::signal::kill(stopped, nix::sys::signal::Signal::SIGCONT).expect("it is ours");
         let pid = stranger.pid();
@@ -341,7 +342,7 @@ fn a_storm_of_threads_has_no_gap() {
     assert!(adopted >= 40 && alive >= 40, "{adopted} adopted, {alive} alive in the end");
 }
 
-/// Asked for or not, no other thread gets a ledger; a process that is gone is found by no walk.
+/// No other thread gets a ledger; a process that has ended is found by no walk.
 #[test]
 fn strangers_stay_strangers() {
     let Some(mut observer) = Observer::new("attach::strangers_stay_strangers") else { return };

@@ -1,4 +1,4 @@
-//! How long I/Os took, against the kernel's own counters of a device that only this test uses.
+//! Durations of I/Os, compared with the kernel's own counters of a device that only this test uses.
 
 use rstest::rstest;
 
@@ -9,23 +9,23 @@ use crate::{
     machine::{TICK_NS, steal_ns},
 };
 
-/// A sector of /sys/block/loopN/stat.
+/// Bytes of a sector in /sys/block/loopN/stat.
 const SECTOR: u64 = 512;
-/// The kernel's times are in whole milliseconds, cut off at both readings.
+/// ns of a millisecond: the kernel's times are whole milliseconds, rounded down at both readings.
 const MS: u64 = 1_000_000;
-/// Batches in which the second case submits.
+/// Batches that the second case submits.
 const BATCHES: u64 = 100;
-/// The kernel's time is from the allocation of a request until all of its pages are handed back, ours from
-/// when it is filled in until the device says that it is done: measured 0.6 to 1.5 us less for each, and on a
-/// slower processor 41 to 52 ns for each page, be they 128 or 256 to an I/O.
+/// The kernel's time of an I/O runs from the allocation of its request until all its pages are handed back,
+/// ours from when it is filled in until the device has finished it: measured 0.6 to 1.5 us less for each, and
+/// on a slower processor 41 to 52 ns for each page, with 128 or 256 pages to an I/O.
 const EDGES_NS: u64 = 3_000;
 const PAGE_NS: u64 = 60;
 const SECTORS_OF_A_PAGE: u64 = 8;
-/// On 6.18 the ends of some I/Os reach no program (the summary counts those of which another one took the
-/// place): 2 of 400 seen.
+/// On 6.18 the ends of some I/Os reach no BPF program (the summary counts those whose place another one
+/// took): 2 of 400 seen.
 const UNSEEN_SHARE: u64 = 100;
 
-/// One by one, and many at once, of which half are merged into others.
+/// One by one, and many at once, half of which are merged.
 #[rstest]
 #[case::one_by_one("loop_reads", false)]
 #[case::one_by_one_without_types("loop_reads", true)]
@@ -38,9 +38,9 @@ fn ios_are_counted_with_their_time(#[case] name: &'static str, #[case] is_raw: b
         }
         let before_ns = steal_ns();
         let Some(seen) = compared(case, name, 1, 0) else { return };
-        // The kernel's clock of an I/O ends behind the wake-up of its thread, ours before it. Where that
-        // takes an interrupt to another CPU, which the hypervisor has to deliver, 17 to 130 us each were
-        // seen, and as much was stolen.
+        // The kernel's clock of an I/O ends after the wakeup of its thread, ours before it. A wakeup by an
+        // interrupt to another CPU, which the hypervisor has to deliver, took 17 to 130 us, and as much was
+        // stolen.
         let stolen_ns = match steal_ns() - before_ns {
             0 => 0,
             stolen_ns => stolen_ns + TICK_NS,
@@ -51,8 +51,8 @@ fn ios_are_counted_with_their_time(#[case] name: &'static str, #[case] is_raw: b
         let unseen_ns = ms * MS / ios.max(1) * ios.saturating_sub(counts.block_io);
         agreement::count(name, "bytes", counts.block_read_bytes, (sectors * SECTOR, sectors * SECTOR));
         let took_ns = counts.block_queue_ns + counts.block_device_ns;
-        // The kernel reads the clock once for all that are submitted together: by then the last of them was
-        // not there yet.
+        // The kernel reads the clock once for all I/Os that are submitted together, before the last of them
+        // exists.
         let too_early_ns = seen.book.fact("submitting") * ios / BATCHES;
         let bounds = ((ms.saturating_sub(1) * MS).saturating_sub(too_early_ns), (ms + 1) * MS);
         let edges_ns = ios * EDGES_NS + sectors / SECTORS_OF_A_PAGE * PAGE_NS + unseen_ns + stolen_ns;

@@ -1,8 +1,8 @@
-//! What is left of the truth without any BTF: fidelity `tracepoint`, by classic tracepoints and their
+//! What remains of the measurements without any BTF: fidelity `tracepoint`, by classic tracepoints and their
 //! formats.
 //!
-//! Switches, and the times on a CPU, waiting for one and waiting for anything else, are held against the same
-//! books. Quota stands in `runq` and everything that was waited for in `other`.
+//! Switches and the times on a CPU, waiting for one, and waiting for anything else are compared with the same
+//! counters. Waiting without quota counts as `runq`, every other wait as `other`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -23,8 +23,8 @@ use crate::{
     seen::Seen,
 };
 
-/// On 6.18 switches away from ending tasks reach no tracepoint, and no stamps of the kernel's tell of them
-/// here: where a neighbour starts and ends processes all the time, one run of three was disturbed by that.
+/// On 6.18 switches away from ending tasks reach no tracepoint, and without BTF the kernel's stamps are not
+/// available: if a neighbour starts and ends processes all the time, one run of three was disturbed.
 const ATTEMPTS: u32 = 8;
 
 /// A case, and its name in the table.
@@ -32,7 +32,7 @@ fn classic(name: &'static str) -> (Case, String) {
     (Case::new(name).by_events(), format!("tp {name}"))
 }
 
-/// No account has anything but the three.
+/// Asserts that only the three accounts have time.
 fn assert_folded(seen: &Seen) {
     let told = [Account::Cpu, Account::Runq, Account::Other];
     for phase in seen.requests.iter().flat_map(|request| &request.phases) {
@@ -61,10 +61,9 @@ fn times_and_switches(#[case] name: &'static str, #[case] phases: u64, #[case] s
         }
         seen.check_no_losses();
         assert_folded(&seen);
-        // These programs are left out while anybody's call of bpf(2) looks into a map on that CPU, whatever
-        // runs there meanwhile: from 7.0 on such a call can be preempted, and a switch was missing (1 of
-        // 200). It is counted, for whatever task: where others look into maps of theirs all the time, most of
-        // it is of theirs.
+        // The kernel skips these programs while any call of bpf(2) reads a map on that CPU: from 7.0 on such
+        // a call can be preempted, and a switch was missing (1 of 200). The count does not say for which
+        // task: if others read maps all the time, most of it is theirs.
         let compare = || {
             (1..=phases).for_each(|number| {
                 compare_switches(&name, seen.request(number), seen.book.row(number), signals);
@@ -87,7 +86,7 @@ fn every_descendant_is_tracked() {
         seen.check();
         seen.check_no_losses();
         assert_same_threads(&seen, seen.threads.iter());
-        // As with types: the threads of one process are known by how they were created.
+        // As with BTF, threads of one process are recognised by how they were created.
         assert_eq!(seen.processes.len(), 7, "{:?}", seen.processes);
         let nameless = seen.threads.iter().filter(|thread| thread.comm.is_empty()).count() as u64;
         count(&name, "nameless", nameless, (0, 0));
@@ -110,7 +109,7 @@ fn a_thread_that_starts_a_program_becomes_the_leader() {
     });
 }
 
-/// A typed program that the kernel refuses, since the tracepoint does not hand over what it reads.
+/// The kernel refuses a typed program if the tracepoint does not pass what the program reads.
 #[test]
 fn a_refused_program_is_replaced_by_its_twin() {
     let _alone = Alone::lock();

@@ -1,5 +1,4 @@
-//! The clocks that tell what lies inside `cpu`, of threads and of CPUs: they tick for what the accounts say
-//! was on a CPU.
+//! The sampling clocks of threads and of CPUs: they tick for the time that the accounts show on a CPU.
 
 use guestscope::{
     health::{Fidelity, Outcome, Verdict},
@@ -15,20 +14,20 @@ use crate::{
     machine::{Alone, TICK_NS},
 };
 
-/// Owner of the clocks that take samples.
+/// Owner of the sampling clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clocks {
     OfThreads,
     OfCpus,
-    /// Threads, and CPUs from the first edge on.
+    /// First threads, then, from the first edge on, CPUs.
     HandedOver,
 }
 
 impl Clocks {
-    /// Before the program is started.
+    /// Starts the clocks, before the program is started.
     pub(crate) fn start(self, loaded: &mut Loaded) {
         match self {
-            // Where nothing is known of tasks, nothing is sampled: no test of it counts samples.
+            // Without BTF nothing is sampled: no test of that fidelity counts samples.
             Self::OfThreads | Self::HandedOver => {
                 let is_sampled = loaded.sample_children();
                 assert!(is_sampled || loaded.fidelity == Fidelity::Tracepoint, "a thread has a clock");
@@ -37,7 +36,7 @@ impl Clocks {
         }
     }
 
-    /// Once its edges come.
+    /// Hands the clocks over to the CPUs once edges arrive.
     pub(crate) fn hand_over(self, loaded: &mut Loaded, edges: u64) {
         if self == Self::HandedOver && edges > 0 && !loaded.samples_cpus() {
             loaded.sample_cpus().expect("CPUs have clocks");
@@ -63,8 +62,8 @@ fn where_too_many_threads_would_need_clocks_cpus_have_them() {
     assert_eq!(verdict.outcome, Outcome::Ok);
 }
 
-/// A clock that both a thread and its CPU had would tick twice as often, and a clock of neither would never
-/// tick.
+/// If both a thread and its CPU had a clock, samples would be twice as many; with neither there would be
+/// none.
 #[rstest]
 #[case::of_threads(Clocks::OfThreads)]
 #[case::of_cpus(Clocks::OfCpus)]
@@ -81,10 +80,10 @@ fn samples_are_as_many_as_the_time_on_a_cpu_asks_for(#[case] clocks: Clocks) {
                 + counts.sample_fault
                 + counts.sample_syscall
                 + counts.sample_irq;
-            // As of a thread that is made before its program has a clock.
+            // As for a thread that started before its program had a clock.
             assert!(samples > 0, "{clocks:?}: {phase:?}");
             let sampled_ns = samples * 1_000_000_000 / SAMPLES_PER_S;
-            // A tick that is late takes the place of those after it: what was stolen has one at most.
+            // A late tick replaces the ticks after it: stolen time has one at most.
             let bounds = (cpu_ns.saturating_sub(counts.steal_ns + TICK_NS), cpu_ns);
             time("all_busy", &format!("samples, {clocks:?}"), sampled_ns, bounds, cpu_ns / 20);
         }

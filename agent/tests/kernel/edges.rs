@@ -1,4 +1,4 @@
-//! Edges themselves: every one that was fired is read or counted as lost, whatever is in it.
+//! Edges: each one that was fired is read or counted as lost, whatever it contains.
 
 use guestscope::{
     health::KernelLosses,
@@ -51,10 +51,10 @@ fn edges_that_no_library_fires_are_counted() {
         seen.pairing,
         PairingLosses { damaged_names: 7, unknown_edges: 1, ..PairingLosses::default() }
     );
-    // The library's own two edges are beside those that were fired by hand.
+    // The library's own two edges are added to those that the test fired.
     assert_eq!(seen.edges_read, seen.book.fact("fired") + 2);
     let names = names(&seen);
-    // Not mapped readable, null, never mapped, not resident, the kernel's own memory, the end of all memory.
+    // Not mapped readable, null, never mapped, not resident, kernel memory, the end of the address space.
     assert!((1..=6).all(|number| names.contains(&(number, "(unreadable)", true))), "{names:?}");
     assert!(
         names.iter().any(|name| name.0 == 100 && name.1.starts_with("begins well and goes on") && name.2)
@@ -93,11 +93,11 @@ fn no_edge_is_lost_without_being_counted(#[case] name: &str, #[case] idle_until_
     let fired: u64 = seen.book.facts("fired").iter().sum();
     assert_eq!(fired, (2 * REQUESTS + 1) * THREADS as u64);
     count(name, "read + lost", seen.edges_read + seen.kernel.edges, (fired, fired));
-    // Edge numbers say the same: a last edge of each thread, when the ring was empty again, shows every gap.
+    // Edge numbers agree: each thread's last edge, fired when the ring was empty again, shows every gap.
     let numbers = seen.pairing.edges_lost + seen.pairing.edges_before;
     count(name, "by numbers", numbers, (seen.kernel.edges, seen.kernel.edges));
     assert_eq!(seen.marks.len(), THREADS, "the last edges arrived");
-    // Every begin that was read is a request; every end that was read ended one, or had lost its begin.
+    // Every start that was read is a request; every end that was read ended one, or its start was lost.
     let requests = seen.requests.len() as u64;
     let ended = seen.requests.iter().filter(|request| request.root().ending == Ending::Ended).count() as u64;
     assert_eq!(requests + ended + seen.pairing.unmatched_ends + THREADS as u64, seen.edges_read);
@@ -124,7 +124,7 @@ fn between_leave_and_enter_time_is_nobodys() {
         let phase = seen.request(1);
         let (low_ns, high_ns) = (seen.book.fact("suspended_low_ns"), seen.book.fact("suspended_high_ns"));
         count("hop", "suspended ns", phase.suspended_ns, (low_ns, high_ns));
-        // Both threads' work is in it, and the second one's sleep.
+        // It contains the work of both threads, and the sleep of the second.
         let worked_ns = seen.book.fact("worked_ns");
         time("hop", "cpu", phase.accounts.get(Account::Cpu), (worked_ns, phase.duration_ns), 0);
         time("hop", "sleep", phase.accounts.get(Account::Sleep), (10_000_000, phase.duration_ns), 0);

@@ -1,9 +1,8 @@
-//! Runs a case of the test program under the programs in the kernel and hands over everything that was seen
-//! of it.
+//! Runs a case of the test program under the BPF programs and returns everything that was seen of it.
 //!
-//! Each run loads, attaches and lets go on its own. One run at a time, in this process and beside others: the
-//! file lock is on this test's own executable, so that it leaves nothing behind. On the way it looks at
-//! ledgers, which must add up at any time; the rest is `seen`'s to judge.
+//! Each run loads, attaches and detaches by itself. A file lock on this test's own executable allows one run
+//! at a time, also across processes, and leaves nothing behind. Meanwhile the harness reads ledgers, which
+//! must add up at any time; `seen` checks the rest.
 
 use std::{
     collections::HashMap,
@@ -41,9 +40,9 @@ use crate::{
     seen::Seen,
 };
 
-/// A case that takes longer than this hangs.
+/// Limit of a case; a longer one hangs.
 const LIMIT: Duration = Duration::from_mins(1);
-/// How long the last records may take after the program has ended.
+/// Time for the last records after the end of the program.
 const SETTLING: Duration = Duration::from_secs(5);
 /// The timer beside the rings' own wake-ups.
 const TICK: Duration = Duration::from_millis(5);
@@ -51,9 +50,9 @@ const TICK: Duration = Duration::from_millis(5);
 /// When to stop observing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The program has ended, and everything that descends from it.
+    /// When the program and all its descendants have ended.
     Ended,
-    /// The program has written so many lines; it is killed afterwards.
+    /// When the program has written this many lines; it is killed afterwards.
     Lines(usize),
 }
 
@@ -65,7 +64,7 @@ pub(crate) struct Case {
     options: LoadOptions,
     until: Until,
     clocks: Clocks,
-    /// Let the rings fill until the program has written so many lines.
+    /// Does not read the rings until the program has written this many lines.
     idle_until_lines: usize,
 }
 
@@ -96,14 +95,14 @@ impl Case {
         self
     }
 
-    /// By this BTF file, as if the kernel had none of its own.
+    /// With this BTF file, as if the kernel had no BTF.
     pub(crate) fn by_file(mut self, path: &str) -> Self {
         self.options.knowledge = Knowledge::File(path.into());
         self.options.visits = false;
         self
     }
 
-    /// By the formats of tracepoints, as if the kernel had no BTF at all.
+    /// With the formats of tracepoints, as if there were no BTF at all.
     pub(crate) fn by_events(mut self) -> Self {
         self.options.knowledge = Knowledge::Formats;
         self
@@ -129,7 +128,7 @@ impl Case {
         self
     }
 
-    /// Runs it. None, with a word on stdout, where this machine cannot.
+    /// Runs the case. None, with a note on stdout, if this machine cannot.
     pub(crate) fn run(self) -> Option<Seen> {
         let _alone = Alone::lock();
         let loaded = match loader::load(&self.options) {
@@ -155,13 +154,12 @@ impl Case {
     }
 }
 
-/// Says why a test had to be left out, in the form that the project's test verb counts; past libtest's
-/// capture.
+/// Reports a skipped test in the form that the project's test verb counts, written past libtest's capture.
 pub(crate) fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stdout(), "skipped: {name}: {reason}");
 }
 
-/// The example's binary lies beside this test's directory.
+/// Examples are built beside this test's folder.
 pub(crate) fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
     let profile = test.parent().and_then(std::path::Path::parent).expect("target/PROFILE/deps/TEST");
@@ -170,18 +168,18 @@ pub(crate) fn program() -> PathBuf {
     program
 }
 
-/// The program, which does not outlive its test.
+/// The program, killed at the end of its test.
 struct Program(Child);
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Both fail where it has been waited for, which is as it should be.
+        // Both fail if the program has been waited for already, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A run on its way.
+/// A run in progress.
 struct Run {
     case: Case,
     loaded: Loaded,
@@ -226,7 +224,7 @@ impl Run {
     }
 
     fn missing(&self) -> Vec<&Verdict> {
-        // What a kernel without BTF cannot have is known.
+        // Hooks that a kernel without BTF cannot have are known.
         let is_whole = self.loaded.fidelity == Fidelity::Full;
         let is_missing = |verdict: &&Verdict| match verdict.outcome {
             Outcome::Ok | Outcome::Off => false,
@@ -236,7 +234,7 @@ impl Run {
         self.loaded.verdicts.iter().filter(is_missing).collect()
     }
 
-    /// By the last part of their names: a tracepoint has another hook where its types are not known.
+    /// Names without the prefix of the hook's type, which depends on the fidelity.
     fn attached(&self) -> Vec<String> {
         let verdicts = self.loaded.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Ok);
         verdicts.filter_map(|verdict| verdict.hook.rsplit('/').next().map(str::to_owned)).collect()
@@ -250,8 +248,8 @@ impl Run {
         std::fs::read_to_string(self.book_file()).map_or(0, |text| text.lines().count())
     }
 
-    /// Reads what waits, unless the case wants the rings to fill; then says in `book.read` how many lines the
-    /// program had written before.
+    /// Reads the records, unless the case wants the rings to fill; then writes to `book.read` how many lines
+    /// the program had written before.
     fn pump(&mut self) {
         let lines = self.lines();
         if lines < self.case.idle_until_lines {
@@ -269,12 +267,12 @@ impl Run {
         self.look_at_ledgers();
     }
 
-    /// Each ledger adds up at any time, and nothing in it goes down.
+    /// Each ledger adds up at any time, and none of its counters decreases.
     fn look_at_ledgers(&mut self) {
         let live: Vec<(ThreadId, u16)> = self.pairing.live_threads().take(64).collect();
         for (thread, slot) in live {
             let Some(now) = self.loaded.ledger(slot) else { continue };
-            // The thread may have ended, and its slot may belong to another one.
+            // The thread may have ended, and another one may have its slot.
             if (now.tid, now.born_ns) != (thread.tid, thread.born_ns) || now.state == EMPTY {
                 continue;
             }
@@ -340,7 +338,7 @@ impl Run {
     /// Stops observing, then kills the program.
     async fn stop(&mut self, hangs: bool) -> ExitStatus {
         if !hangs {
-            // What the threads do inside their last phases is to be seen too.
+            // Threads must show what they do inside their last phases.
             tokio::time::sleep(Duration::from_millis(50)).await;
             self.pump();
             let ledgers: Vec<Ledger> =
@@ -354,7 +352,7 @@ impl Run {
         status
     }
 
-    /// Until the last thread's end has been seen: a process can be waited for before its threads have left
+    /// Waits until the last thread's end was seen: a process can be waited for before its threads have left
     /// their CPUs.
     async fn settle(&mut self) {
         if self.case.until != Until::Ended {
@@ -384,8 +382,8 @@ impl Run {
             marks: Vec::new(),
             waits: Vec::new(),
             runs_left_out: losses.runs_left_out,
-            // Whatever runs beside it may have a probe left out, most of all from 7.0 on: that says nothing
-            // of this program.
+            // The kernel may skip a probe because of other programs, most often from 7.0 on: this says
+            // nothing about the observed program.
             kernel: KernelLosses { runs_left_out: 0, ..losses },
             pairing: self.pairing.losses,
             undecodable: self.pump.undecodable,

@@ -1,4 +1,4 @@
-//! What helpers did while a phase ran: exact sums, against the process's own CPU clock.
+//! Helpers' accounts during a phase: exact sums, compared with the process's own CPU clock.
 
 use guestscope_contract::Account;
 use rstest::rstest;
@@ -9,12 +9,12 @@ use crate::{
     machine::TICK_NS,
 };
 
-/// Two readings of the process's clock and the thread's lie between the edge and the book's.
+/// Time between the edge and the test program's readings of the process's and the thread's clock.
 const READING_NS: u64 = 200_000;
-/// The kernel's books hold a wait when it is over, ours while it lasts: one slice. Some begin with a
-/// wake-up's interrupt.
+/// The kernel counts a wait after it has ended, we while it lasts: a time slice. Some waits begin with the
+/// interrupt of a wakeup.
 const LATE_NS: u64 = 10_000_000;
-/// Each thread's interval ends at the clock of the edge, which another CPU's may be behind.
+/// Each thread's interval ends at the time of the edge, from which another CPU's clock may differ.
 const CLOCKS_NS: u64 = 10_000;
 
 #[rstest]
@@ -25,19 +25,19 @@ fn the_sum_over_helpers_is_theirs(#[case] name: &'static str) {
         let Some(seen) = Case::new(name).run() else { return };
         seen.check();
         let (phase, helpers) = (seen.request(1), seen.request(1).helpers);
-        // The process's clock leaves stolen time out, ours holds it.
+        // The process's clock excludes stolen time, ours includes it.
         let stolen_ns = seen.book.fact("stolen_ns") + TICK_NS;
         let (low_ns, high_ns) =
             (seen.book.fact("others_low_ns"), seen.book.fact("others_high_ns") + stolen_ns);
         let (cpu_ns, runq_ns) = (helpers.accounts.get(Account::Cpu), helpers.accounts.get(Account::Runq));
-        // The kernel reads the clock from which on a thread is on a CPU when it begins to switch. Where the
-        // CPU's turn ends before the tracepoint (1.2 ms at a time on 7.3.4, in one of ten births), the thread
-        // has waited until then for us.
+        // A thread is on a CPU, for the kernel, from the clock reading at the start of the switch. If the
+        // emulated CPU's turn ends before the tracepoint (for 1.2 ms on 7.3.4, in one of ten thread starts),
+        // for us the thread has waited until then.
         let turns_ns = if is_emulated() && name == "comings" { runq_ns } else { 0 };
         time(name, "helpers' cpu", cpu_ns, (low_ns.saturating_sub(turns_ns), high_ns), READING_NS);
         time(name, "helpers' cpu + runq", cpu_ns + runq_ns, (low_ns, high_ns + runq_ns), READING_NS);
         assert!(!helpers.shared && !helpers.partial, "{helpers:?}");
-        // The thread that waits for good, and one that sleeps in between.
+        // The thread that waits for ever, and the one that sleeps in between.
         let blocked = helpers.accounts.get(Account::Lock);
         assert!(blocked >= phase.duration_ns, "{helpers:?}");
         let (asleep_ns, least_ns) = (helpers.accounts.get(Account::Sleep), seen.book.fact("asleep_ns"));
@@ -64,7 +64,7 @@ fn requests_in_flight_together_share_their_helpers() {
         let cpu_ns = |of: &guestscope::phase::Phase| of.helpers.accounts.get(Account::Cpu);
         let given_ns: u64 = roots.iter().map(|root| cpu_ns(root)).sum();
         let helper_ns = seen.book.fact("helper_ns") + seen.book.fact("stolen_ns") + TICK_NS;
-        // One leader's work is never another one's help: it would be half of this again.
+        // A leader's own work is never help for another one: that would add half of this.
         assert!(given_ns <= helper_ns + READING_NS, "{given_ns} of {helper_ns}");
         assert!(given_ns > helper_ns / 10, "{given_ns} of {helper_ns}");
         assert!(roots.iter().any(|root| root.helpers.shared), "they were in flight together");

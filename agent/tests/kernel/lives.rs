@@ -1,8 +1,7 @@
-//! Births, programs and ends: who is tracked, what a phase is worth whose thread or program goes away inside
-//! it.
+//! Starts of threads and programs, and their ends: which are tracked, and what remains of a phase whose
+//! thread or program ends inside it.
 //!
-//! A row per thread is compared with what every thread wrote down about itself, and with what the kernel
-//! added up for the dead.
+//! Each thread's row is compared with its own notes, and with the kernel's sums for ended processes.
 
 use std::collections::HashSet;
 
@@ -18,15 +17,15 @@ use crate::{
     seen::Seen,
 };
 
-/// Threads of all processes but the program's first one: those that were born tracked.
+/// Threads of all processes except the program's first one: those that were tracked from their start.
 fn born_tracked(seen: &Seen) -> impl Iterator<Item = &Thread> {
-    // In another namespace the first one's number is not known here; it is the one that nobody bore.
+    // In another PID namespace the first process's number is unknown here; it is the one that started first.
     let first = seen.threads.iter().map(|thread| (thread.id.born_ns, thread.id.tgid)).min();
     let first = first.expect("the program has a thread").1;
     seen.threads.iter().filter(move |thread| thread.id.tgid != first)
 }
 
-/// What the kernel added up for a child of the program and for all that it waited for, against their ledgers.
+/// Compares the kernel's sums for a child of the program, and for all that it waited for, with their ledgers.
 pub(crate) fn compare_the_dead(case: &str, seen: &Seen) {
     let dead: Vec<&Thread> = born_tracked(seen).collect();
     let sum = |of: fn(&Thread) -> u64| dead.iter().map(|thread| of(thread)).sum::<u64>();
@@ -34,12 +33,11 @@ pub(crate) fn compare_the_dead(case: &str, seen: &Seen) {
     let exact = |name: &str| (seen.book.fact(name), seen.book.fact(name));
     count(case, "fault.minor", sum(|thread| thread.counts.fault_minor), exact("minor"));
     count(case, "fault.major", sum(|thread| thread.counts.fault_major), exact("major"));
-    // The kernel adds a thread up before its last switch, and a leader before or after it: the last switches
-    // of at least all other threads are in ours alone. So are those of a thread that is still cleaning up
-    // when it is added.
+    // The kernel adds a thread to the sum before its last switch, and a leader before or after: at least the
+    // last switches of all other threads are only in our sum. So are those of a thread that is still cleaning
+    // up.
     let threads = dead.len() as u64;
-    // On some kernels there are switches that no tracepoint tells of. They are known afterwards, not in their
-    // kind.
+    // On some kernels switches reach no tracepoint. They are known afterwards by number, not by kind.
     let missed = sum(|thread| thread.counts.switch_missed);
     let voluntary = seen.book.fact("voluntary");
     count(
@@ -57,7 +55,7 @@ pub(crate) fn compare_the_dead(case: &str, seen: &Seen) {
     );
 }
 
-/// The thread numbers that the program wrote down are those of the threads that were seen.
+/// The thread numbers in the program's notes are those of the threads that were seen.
 pub(crate) fn assert_same_threads<'a>(seen: &Seen, threads: impl Iterator<Item = &'a Thread>) {
     let mut ours: Vec<u64> = threads.map(|thread| u64::from(thread.id.tid)).collect();
     let mut theirs = seen.book.facts("tid");
@@ -67,8 +65,7 @@ pub(crate) fn assert_same_threads<'a>(seen: &Seen, threads: impl Iterator<Item =
     assert!(!in_initial_namespace() || ours == theirs, "{ours:?} {theirs:?}");
 }
 
-/// A phase that nobody ended begins where its thread says, and goes on at least for as long as the thread
-/// saw.
+/// A phase that nobody ended begins where its thread says, and lasts at least as long as the thread saw.
 fn assert_cut_off(seen: &Seen, phase: &Phase, ending: Ending) {
     assert_eq!(phase.ending, ending, "{phase:?}");
     assert!(seen.book.fact("before_ns") <= phase.start_ns && phase.start_ns <= seen.book.fact("begun_ns"));
@@ -82,14 +79,14 @@ fn only(losses: PairingLosses, seen: &Seen) {
     assert_eq!(seen.slots_held, 0);
 }
 
-/// A thread that the kernel makes in a process for its own work is none of the program's.
+/// A thread that the kernel adds to a process for its own work is not one of the program's.
 #[test]
 fn a_worker_of_the_kernel_is_no_thread_of_the_program() {
     let Some(seen) = Case::new("uring_worker").run() else { return };
     if seen.book.facts("refused") == [1] {
         return skipped("uring_worker", "io_uring is refused");
     }
-    // Up to 5.11 such workers are threads of the kernel alone.
+    // Up to 5.11 such workers are pure kernel threads.
     let is_listed = seen.book.fact("threads") == 2;
     count("uring_worker", "threads", seen.threads.len() as u64, (1, 1));
     assert!(is_listed || !seen.has("sock_recv_length"), "from 6.3 on it is listed");
@@ -103,7 +100,8 @@ fn every_descendant_is_tracked() {
         seen.check();
         seen.check_no_losses();
         assert_same_threads(&seen, seen.threads.iter());
-        // The program, its child, the child's, the one that a thread forked, and three programs.
+        // The program, its child, the child's child, the one that a thread forked, and three spawned
+        // programs.
         assert_eq!(seen.processes.len(), 7, "{:?}", seen.processes);
         assert!(seen.requests.is_empty());
         compare_the_dead("descend", &seen);
@@ -134,14 +132,14 @@ fn a_thread_that_starts_a_program_becomes_the_leader() {
         let (replaced, after) = (seen.request(1), seen.request(3));
         assert_cut_off(&seen, replaced, Ending::Exec);
         compare("exec_thread", after, seen.book.row(3), 0);
-        // The thread takes the leader's number and stays the thread that it is.
+        // After the exec, the thread takes the leader's number and keeps its identity.
         assert!(!in_initial_namespace() || u64::from(replaced.thread.tid) == seen.book.fact("thread"));
         assert_eq!((after.thread.tid, after.thread.born_ns), (replaced.thread.tgid, replaced.thread.born_ns));
-        // The leader's phase ends with it: at its last switch if that came first, else with the exec.
+        // The leader's phase ends with the leader: at its last switch if that came first, else with the exec.
         let leader = seen.request(2);
         assert!(matches!(leader.ending, Ending::ThreadExited | Ending::Exec), "{leader:?}");
         assert_eq!(seen.threads.len(), 2, "{:?}", seen.threads);
-        // One process all along: its old leader's end was not the process's.
+        // One process throughout: the end of its old leader was not the end of the process.
         let processes: Vec<_> = seen.processes.iter().map(|process| process.thread).collect();
         assert_eq!(processes, [after.thread]);
     });
@@ -200,8 +198,8 @@ fn a_killed_process_takes_its_phases_with_it() {
             assert_eq!(phase.suspended_ns, 0);
         }
         let asleep = seen.request(1);
-        // The other thread says when both had begun. This one may still have been on its way to bed: on CPU,
-        // waiting for one (0.7 ms were seen), or in the barrier's futex.
+        // The other thread reports when both phases had begun. This one may not have slept yet: it may be on
+        // a CPU, waiting for one (0.7 ms were seen), or in the barrier's futex.
         let known = [Account::Sleep, Account::Cpu, Account::Runq, Account::Lock]
             .map(|account| asleep.accounts.get(account));
         assert!(known.iter().sum::<u64>() >= killing_ns - seen.book.fact("begun_ns"), "{asleep:?}");
@@ -258,7 +256,7 @@ fn ten_thousand_threads_leave_no_slot_behind() {
         let numbers: HashSet<u64> = seen.requests.iter().map(|request| request.root().request).collect();
         assert_eq!(numbers, (1..=THREADS).collect());
         assert!(seen.requests.iter().all(|request| request.root().ending == Ending::Ended));
-        // The program and its child, which starts the threads.
+        // The program, and its child, which starts the threads.
         assert_eq!(seen.threads.len() as u64, THREADS + 2);
         assert_eq!(
             seen.threads.iter().map(|thread| thread.id).collect::<HashSet<_>>().len(),
@@ -268,8 +266,8 @@ fn ten_thousand_threads_leave_no_slot_behind() {
     });
 }
 
-/// Twice as many births and ends as their ring holds, while the agent is away: what does not fit is counted,
-/// and touches no phase.
+/// Twice as many starts and ends as their ring holds, while nobody reads: those without room are counted, and
+/// no phase is affected.
 #[test]
 fn births_and_ends_that_found_no_room_are_counted() {
     up_to_three_times(|| {
@@ -288,8 +286,8 @@ fn births_and_ends_that_found_no_room_are_counted() {
         assert_eq!((numbers, seen.requests.len() as u64), ((1..=THREADS).collect(), THREADS));
         assert!(seen.requests.iter().all(|request| request.root().ending == Ending::Ended));
         assert!(task_events > THREADS, "the ring is far too small for this: {task_events}");
-        // Each end that was read is a thread; of as many, or of those of one round more, births were read.
-        // The program's first thread is nobody's child, its child is.
+        // Each end that was read is a thread; starts were read of as many threads, or of one round more. The
+        // program's first thread has no tracked parent, its child has.
         let (all, ends) = (2 * (THREADS + 1) + 1, seen.threads.len() as u64);
         count("churn_unread", "read + lost", 2 * ends + task_events, (all - 8, all + 8));
     });
@@ -302,9 +300,9 @@ fn without_a_slot_a_thread_is_counted_as_missed() {
         const SLOTS: u32 = 8;
         let Some(seen) = Case::new("crowd").argument(THREADS.to_string()).slots(SLOTS).run() else { return };
         seen.check();
-        // Slot 0 is none, and the leader has one.
+        // Slot 0 is unused, and the leader has one.
         let tracked = u64::from(SLOTS) - 2;
-        // A sum over 32 threads that begin at once may be torn, which is counted, and of no interest here.
+        // A sum over 32 threads that start at once may be torn, which is counted and does not matter here.
         let torn = seen.kernel.sums_torn;
         let expected =
             KernelLosses { tasks_missed: THREADS - tracked, sums_torn: torn, ..KernelLosses::default() };
@@ -312,7 +310,8 @@ fn without_a_slot_a_thread_is_counted_as_missed() {
         assert_eq!((seen.pairing, seen.slots_held), (PairingLosses::default(), 0));
         let of =
             |number| seen.requests.iter().filter(|request| request.root().request == number).count() as u64;
-        // The leader before and after; of the many those with a slot; one thread when slots were free again.
+        // The leader before and after; those of the many that have a slot; one thread once slots were free
+        // again.
         assert_eq!([of(1), of(2), of(3), of(4)], [1, tracked, 1, 1]);
         assert_eq!(seen.threads.len() as u64, tracked + 2);
         let lacks = |number| seen.request(number).helpers.partial;

@@ -1,11 +1,11 @@
-//! Limits of this machine: a second CPU, hooks that came with later kernels, rest from others.
+//! Limits of this machine: a second CPU, hooks of later kernels, load by others.
 
 use std::{cell::Cell, fs::File, thread::available_parallelism, time::Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
-/// Whether tests share the only CPU with what they look at.
+/// Whether the tests share the only CPU with the programs that they observe.
 pub(crate) fn has_one_cpu() -> bool {
     available_parallelism().is_ok_and(|cpus| cpus.get() == 1)
 }
@@ -22,8 +22,8 @@ impl Alone {
     }
 }
 
-/// Hooks that came late, or that a kernel refuses. A guest of `cargo xtask vm` may have a kernel without
-/// them, and that verb knows which one lacks what.
+/// Hooks that only later kernels have, or that a kernel refuses. A guest of `cargo xtask vm` may lack them,
+/// and that verb checks which kernel lacks what.
 pub(crate) fn may_be_missing(hook: &str) -> bool {
     let late = [
         "tp_btf/block_",
@@ -36,7 +36,7 @@ pub(crate) fn may_be_missing(hook: &str) -> bool {
     std::env::var_os("GUESTSCOPE_DISPOSABLE").is_some() && is_late
 }
 
-/// What /proc/stat counts in: one more may not show yet.
+/// The unit of /proc/stat's times: one tick more may not be counted yet.
 pub(crate) const TICK_NS: u64 = 10_000_000;
 
 /// Stolen time of all CPUs: the eighth number of /proc/stat's first line, in ticks.
@@ -50,12 +50,12 @@ thread_local! {
     static WAS_DISTURBED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether others needed CPUs while this thread's last case ran, by the kernel's own books of that time.
+/// Whether others used CPUs while this thread's last case ran, by the kernel's own counters.
 pub(crate) fn was_disturbed() -> bool {
     WAS_DISTURBED.get()
 }
 
-/// The kernel's books at the start of a case.
+/// The kernel's counters at the start of a case.
 pub(crate) struct Others {
     ns: u64,
     since: Instant,
@@ -66,8 +66,8 @@ impl Others {
         Self { ns: others_ns(), since: Instant::now() }
     }
 
-    /// Takes the books at the end of the case, when its program has been waited for. They count in ticks of
-    /// each CPU.
+    /// Reads the counters at the end of the case, when its program has been waited for. They count in ticks
+    /// of each CPU.
     pub(crate) fn end(self) {
         let cpus = available_parallelism().map_or(1, usize::from) as u64;
         let allowed_ns = self.since.elapsed().as_nanos() as u64 / 10 + 2 * TICK_NS * cpus;
@@ -75,8 +75,8 @@ impl Others {
     }
 }
 
-/// CPU time of all but this process and those that it has waited for, plus stolen time: /proc/stat's first
-/// line without idle and guest time.
+/// CPU time of all processes except this one and those that it has waited for, plus stolen time: /proc/stat's
+/// first line without idle and guest time.
 fn others_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").expect("/proc is mounted");
     let ticks = stat.lines().next().into_iter().flat_map(|line| line.split_whitespace().skip(1));

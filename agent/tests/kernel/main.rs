@@ -1,10 +1,10 @@
-//! The programs in the running kernel against the kernel's own books. Needs root and BTF; feature
-//! `kernel-tests`.
+//! The BPF programs in the running kernel, compared with the kernel's own counters. Needs root and BTF;
+//! feature `kernel-tests`.
 //!
 //! Each test runs a case of the example `kernel_subject`, which reads rusage, schedstat, taskstats and the
-//! clocks on both sides of each edge: what the phase says must lie between the two. No test knows how fast
-//! this machine is. Tests wait for each other by a lock, since a second one would be a neighbour that takes
-//! CPU time.
+//! clocks on both sides of each edge: the phase's values must lie between the two. No test depends on the
+//! machine's speed. Tests wait for each other by a lock, since a second test would take CPU time from the
+//! first.
 #![cfg(target_os = "linux")]
 
 mod accounts;

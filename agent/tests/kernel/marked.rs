@@ -1,5 +1,5 @@
-//! The marker's probe in files: which have it, however often they are looked at and whatever had their
-//! numbers before.
+//! The marker's probe in files: which files have it, however often they are checked and whatever had their
+//! inode numbers before.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use crate::{
     machine::Alone,
 };
 
-/// Files with a marker that are probed, as the crate of the kernel side has it (loader/marks.rs).
+/// Limit of probed files with a marker (see agent/kernel/src/loader/marks.rs).
 const MOST: usize = 64;
 
 fn loaded(test: &str) -> Option<(Loaded, Alone)> {
@@ -34,7 +34,7 @@ fn attach(loaded: &Loaded, path: &Path) -> Result<bool, loader::marks::MarkError
     loaded.marks.attach(&File::open(path).expect("it was made"))
 }
 
-/// File systems give the number of a file that is gone to the next one, and a file may be written over.
+/// File systems reuse the inode number of a deleted file, and a file may be overwritten.
 #[test]
 fn a_file_that_had_no_marker_may_have_one_later() {
     let Some((loaded, _alone)) = loaded("marked::a_file_that_had_no_marker_may_have_one_later") else {
@@ -50,7 +50,7 @@ fn a_file_that_had_no_marker_may_have_one_later() {
     assert_eq!(path.metadata().expect("it is there").ino(), number);
     assert!(attach(&loaded, &path).expect("the kernel takes a probe"));
     assert!(!attach(&loaded, &path).expect("it has one"), "once is enough");
-    // Its number is its own now, as long as the probe is there.
+    // As long as the probe is there, no other file gets its inode number.
     fs::remove_file(&path).expect("it is ours");
     for other in 0..100 {
         let path = folder.path().join(other.to_string());
@@ -60,8 +60,7 @@ fn a_file_that_had_no_marker_may_have_one_later() {
     assert_eq!(loaded.marks.count(), 1);
 }
 
-/// Each takes the kernel a tenth of a second when it is taken out, also at the end of an agent that was
-/// killed.
+/// Removing a probe takes the kernel a tenth of a second, also when the agent was killed.
 #[test]
 fn no_more_files_are_probed_than_an_end_has_time_for() {
     let test = "marked::no_more_files_are_probed_than_an_end_has_time_for";

@@ -1,4 +1,4 @@
-//! TCP events, against the kernel's numbers for the socket.
+//! TCP events, compared with the kernel's numbers for the socket.
 
 use rstest::rstest;
 
@@ -35,7 +35,7 @@ fn answers_are_counted_with_their_time(#[case] is_raw: bool) {
     });
 }
 
-/// What could not be sent again was not: some kernels tell of that too.
+/// Retransmissions that failed do not count, though some kernels report them, too.
 #[rstest]
 #[case::by_types("tcp_loses", false)]
 #[case::without_types("tcp_loses", true)]

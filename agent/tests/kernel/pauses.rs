@@ -1,5 +1,4 @@
-//! The pulses of all CPUs: each one beats, and nothing that happens inside a machine looks like a pause of
-//! it.
+//! The pulses of all CPUs: each beats, and nothing inside a machine looks like a pause of the machine.
 
 use std::{
     io::Write as _,
@@ -26,15 +25,15 @@ use crate::{
     machine::Alone,
 };
 
-/// A clock that does not beat for so long is taken for dead.
+/// A clock without a beat for this long counts as dead.
 const LIMIT: Duration = Duration::from_secs(6);
-/// How often it may be: on 6.18 under Firecracker a clock stood still for up to 5 s in one start of twelve
-/// and for 24 s, nobody knows why. One that is broken is so every time.
+/// Attempts: on 6.18 under Firecracker a clock stood still for up to 5 s in one start of twelve, and once for
+/// 24 s, for an unknown reason. A broken clock is so every time.
 const STARTS: u32 = 15;
-/// For so many beats.
+/// Number of beats to wait for.
 const BEATS: u64 = 40;
-/// Threads that take a whole CPU give it back by themselves: nobody else may get the chance to make them.
-/// Long enough for the beats, and over before [`LIMIT`].
+/// Threads that take a whole CPU end by themselves after this time, since no other thread may get a CPU to
+/// end them. Enough time for the beats, and less than [`LIMIT`].
 const SPINNING: Duration = Duration::from_secs(10);
 
 fn loaded(test: &str) -> Option<Loaded> {
@@ -48,7 +47,7 @@ fn loaded(test: &str) -> Option<Loaded> {
     }
 }
 
-/// Waits until the pulse of each CPU has beaten so often since now.
+/// Waits until the pulse of each CPU has beaten this often from now.
 fn wait_for_beats(loaded: &Loaded, cpus: &[u32], beats: u64) {
     let last = |cpu: u32| loaded.pulse(cpu).expect("every CPU has one").last_ns;
     let until_ns = clock::now_ns() + beats * BEAT_NS;
@@ -86,7 +85,7 @@ fn every_cpu_beats_also_where_it_has_nothing_to_do() {
         for &cpu in &cpus {
             assert_eq!(loaded.pulse(cpu).expect("it beats").cpus, cpus.len() as u64);
         }
-        // What starts them again where CPUs have changed starts nothing where they have not.
+        // Restarting the pulses after a change of CPUs does nothing if there was no change.
         let before: Vec<_> = cpus.iter().map(|&cpu| loaded.pulse(cpu).expect("it beats").last_ns).collect();
         loaded.keep_pulses();
         for (&cpu, before_ns) in cpus.iter().zip(before) {
@@ -95,10 +94,10 @@ fn every_cpu_beats_also_where_it_has_nothing_to_do() {
     });
 }
 
-/// Runs a case until all clocks beat. On this kernel (6.18 under Firecracker) one was once seen to stand
-/// still in fifteen starts that took 90 s, beside threads that woke up on its CPU every 3 ms; nobody knows
-/// why. That says nothing of what is tested here, so it is said and not held against it, but in guests of our
-/// own, whose kernels have no such riddle.
+/// Runs a case until all clocks beat. On 6.18 under Firecracker one clock stood still in fifteen starts that
+/// took 90 s, beside threads that woke up on its CPU every 3 ms, for an unknown reason. This is not what is
+/// tested, so it is reported and not counted as a failure, except in our own guests, whose kernels do not
+/// show it.
 fn while_clocks_stand_still(case: impl Fn()) {
     up_to_or(STARTS, case, |last| {
         assert!(std::env::var_os("GUESTSCOPE_DISPOSABLE").is_none(), "{STARTS} times: {last}");
@@ -114,7 +113,7 @@ fn outcome(loaded: &Loaded) -> Outcome {
     loaded.verdicts.iter().find(|verdict| ours(&verdict.hook)).expect("it was tried").outcome
 }
 
-/// Whatever has begun to beat would do so again in this time.
+/// Whatever has begun to beat would beat again in this time.
 fn assert_none_beats(loaded: &Loaded, cpus: &[u32]) {
     let last =
         || -> Vec<_> { cpus.iter().map(|&cpu| loaded.pulse(cpu).expect("it is kept").last_ns).collect() };
@@ -123,8 +122,8 @@ fn assert_none_beats(loaded: &Loaded, cpus: &[u32]) {
     assert_eq!(last(), before);
 }
 
-/// A CPU that goes between the look and the start of its pulse fails once; what has begun by then would beat
-/// alone, and wait for the others for ever.
+/// A CPU that goes offline before its pulse starts fails once; the pulses already started would otherwise
+/// beat alone and wait for the others for ever.
 #[test]
 fn pulses_that_do_not_start_on_every_cpu_are_started_again_at_the_next_look() {
     let test = "pauses::pulses_that_do_not_start";
@@ -138,7 +137,7 @@ fn pulses_that_do_not_start_on_every_cpu_are_started_again_at_the_next_look() {
 
 fn restarts(loaded: &mut Loaded, cpus: &[u32]) {
     let with_one_that_is_gone = [cpus, &[u32::MAX]].concat();
-    // A look that succeeds makes up for one that failed.
+    // A successful look resets the failure.
     for _ in 0..2 {
         wait_for_beats(loaded, cpus, 2);
         loaded.keep_pulses_on(&with_one_that_is_gone);
@@ -161,9 +160,9 @@ fn restarts(loaded: &mut Loaded, cpus: &[u32]) {
     assert!(consequence.starts_with("missing: pauses of the whole guest"), "{consequence}");
 }
 
-/// Real-time threads, where there may be any, take every CPU for as long as the kernel lets them, beside
-/// others that only spin: the thread that reads the records is late, and no CPU was stopped. A host that
-/// stops all of them and keeps no account of it does so now and then, not every time.
+/// Real-time threads, where they are allowed, take every CPU for as long as the kernel lets them, beside
+/// other threads that only spin: the thread that reads the records is late, but no CPU was stopped. A host
+/// may stop all of them without accounting for it, but not every time.
 #[test]
 fn cpus_without_a_moment_of_rest_were_not_stopped() {
     let test = "pauses::cpus_without_a_moment_of_rest";
@@ -178,8 +177,8 @@ fn cpus_without_a_moment_of_rest_were_not_stopped() {
     });
 }
 
-/// Lets each of these CPUs have something to do now and then meanwhile: the clock of one that has nothing at
-/// all stands still for seconds at times (see [`STARTS`]), and what is looked at here is something else.
+/// Keeps these CPUs from being idle meanwhile: the clock of an idle CPU stands still for seconds at times
+/// (see [`STARTS`]), which is not tested here.
 fn awake(cpus: &[u32], meanwhile: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -198,7 +197,7 @@ fn awake(cpus: &[u32], meanwhile: impl FnOnce()) {
     });
 }
 
-/// Leaves none of these CPUs a moment of rest meanwhile.
+/// Keeps these CPUs completely busy meanwhile.
 fn spin_on(cpus: &[u32], meanwhile: impl FnOnce()) {
     let (is_over, started) = (AtomicBool::new(false), Instant::now());
     let is_limited = realtime_is_limited();
@@ -208,7 +207,7 @@ fn spin_on(cpus: &[u32], meanwhile: impl FnOnce()) {
                 let is_over = &is_over;
                 scope.spawn(move || {
                     bind(cpu);
-                    // Where it is refused, two ordinary threads leave no rest either.
+                    // If this is refused, two ordinary threads keep the CPU busy, too.
                     let _ = wants_realtime && is_limited && realtime();
                     while !is_over.load(SeqCst) && started.elapsed() < SPINNING {
                         std::hint::spin_loop();
@@ -222,7 +221,7 @@ fn spin_on(cpus: &[u32], meanwhile: impl FnOnce()) {
     });
 }
 
-/// Whether the kernel leaves others something of a CPU that a real-time thread wants for itself.
+/// Whether the kernel reserves CPU time for others beside a real-time thread.
 fn realtime_is_limited() -> bool {
     let read = |what: &str| -> Option<i64> {
         let path = format!("/proc/sys/kernel/sched_rt_{what}_us");
@@ -231,7 +230,7 @@ fn realtime_is_limited() -> bool {
     read("runtime").zip(read("period")).is_some_and(|(runtime, period)| (1..period).contains(&runtime))
 }
 
-/// Ends the others also where this thread fails.
+/// Ends the other threads, also if this thread fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -246,7 +245,7 @@ fn bind(cpu: u32) {
     sched_setaffinity(Pid::from_raw(0), &set).expect("it is online");
 }
 
-/// Makes this thread a real-time one, if it may be.
+/// Gives this thread a real-time priority, if allowed.
 fn realtime() -> bool {
     // SAFETY: numbers, of which musl has more; the thread itself, and a whole parameter.
     unsafe {

@@ -1,8 +1,7 @@
-//! The same truths by raw tracepoints and a BTF file, as on a kernel that was built without BTF: fidelity
-//! `raw`.
+//! The same comparisons by raw tracepoints and a BTF file, as on a kernel built without BTF: fidelity `raw`.
 //!
-//! The running kernel's own BTF is the file. Bodies are the same as with types; what differs is how memory is
-//! read, and how saved registers are found. So there is a case for each structure that is read.
+//! The file is the running kernel's own BTF. The programs' bodies are those of the typed ones; reads of
+//! memory and of saved registers differ. So there is a case for each structure that is read.
 
 use guestscope::{
     facts::btf::{Btf, KERNEL_BTF},
@@ -55,7 +54,7 @@ fn waiting(#[case] name: &'static str, #[case] phases: u64, #[case] account: Acc
     });
 }
 
-/// The mark of a wait for a disk, which is a bit among others, and what is asked of the disk.
+/// The mark of a wait for a disk, which is one bit of a bit field, and I/O counts.
 #[test]
 fn waiting_for_a_disk() {
     up_to_three_times(|| {
@@ -68,7 +67,7 @@ fn waiting_for_a_disk() {
     });
 }
 
-/// The group's clock, behind three pointers.
+/// The group's throttle clock, behind three pointers.
 #[test]
 fn a_lack_of_quota() {
     up_to_three_times(|| {
@@ -105,7 +104,7 @@ fn a_thread_that_starts_a_program_becomes_the_leader() {
     });
 }
 
-/// The kernel's BTF with one member so many bytes further: as valid as before, and of no kernel at all.
+/// The kernel's BTF with one member moved by this many bytes: valid, but of no real kernel.
 fn moved(path: &str, bytes: u32) -> Vec<u8> {
     let mut btf = std::fs::read(KERNEL_BTF).expect("this kernel has BTF");
     let bits =
@@ -115,7 +114,7 @@ fn moved(path: &str, bytes: u32) -> Vec<u8> {
     let strings = (word(4) + word(16)) as usize;
     let found = btf[strings..].windows(name.len()).position(|window| window == name.as_bytes());
     let name = found.expect("its name is there") as u32 + 1;
-    // Name, type and place. A structure of which several have such a member moves in each.
+    // Name, type and position. If several structures have such a member, it moves in each.
     let places: Vec<usize> =
         (0..strings - 12).step_by(4).filter(|&at| word(at) == name && word(at + 8) == bits).collect();
     assert!(!places.is_empty(), "the member is there");

@@ -1,6 +1,6 @@
-//! Reads what the test program wrote down (format: subject/book.rs).
+//! Reads the test program's notes (format: subject/book.rs).
 //!
-//! A line that it does not know is a mistake in these tests, and stops them.
+//! An unknown line is a mistake in the tests, and panics.
 
 use std::{fs, path::Path};
 
@@ -24,7 +24,7 @@ impl Book {
         book
     }
 
-    /// The values of the facts with this name, in the order in which they were written.
+    /// Values of the facts with this name, in the order in which they were written.
     pub(crate) fn facts(&self, name: &str) -> Vec<u64> {
         self.facts.iter().filter(|fact| fact.0 == name).map(|fact| fact.1).collect()
     }
@@ -36,12 +36,12 @@ impl Book {
         values[0]
     }
 
-    /// The program said that this machine does not let it do what the case is about.
+    /// Whether the program noted that this machine does not allow what the case needs.
     pub(crate) fn refused(&self) -> bool {
         !self.facts("refused").is_empty()
     }
 
-    /// What the program booked under this number.
+    /// The row that the program noted for this phase number.
     pub(crate) fn row(&self, number: u64) -> &Row {
         let row = self.rows.iter().find(|row| row.number == number);
         row.unwrap_or_else(|| panic!("the program booked {number}"))
@@ -49,7 +49,7 @@ impl Book {
 }
 
 impl Row {
-    /// The smallest and the largest amount that the phase can have had of an entry that only grows.
+    /// The least and the largest growth of a counter that the phase can have had.
     pub(crate) fn bounds(&self, entry: Entry) -> (u64, u64) {
         let [before, begun, ending, after] = self.readings.map(|reading| reading[entry as usize]);
         (ending - begun, after - before)

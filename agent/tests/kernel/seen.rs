@@ -1,4 +1,4 @@
-//! Observations of a run, and invariants of every run: all adds up, nests, and nothing is lost unsaid.
+//! Observations of a run, and the invariants of every run: sums, nesting, and no uncounted loss.
 //!
 //! It judges nothing of a single case.
 
@@ -25,26 +25,26 @@ pub(crate) struct Seen {
     pub(crate) marks: Vec<Mark>,
     pub(crate) waits: Vec<Wait>,
     pub(crate) kernel: KernelLosses,
-    /// Runs of programs that the kernel left out, for whatever task.
+    /// Runs of BPF programs that the kernel skipped, for any task.
     pub(crate) runs_left_out: u64,
     pub(crate) pairing: PairingLosses,
     pub(crate) undecodable: u64,
     pub(crate) edges_read: u64,
-    /// Slots that were not given back.
+    /// Slots that were not freed.
     pub(crate) slots_held: usize,
-    /// Ledgers that were looked at on the way.
+    /// Ledgers that were read during the run.
     pub(crate) ledgers_read: usize,
-    /// What hooks were in place for, such as `sched_switch`.
+    /// Names of the attached hooks, such as `sched_switch`.
     pub(crate) attached: Vec<String>,
 }
 
 impl Seen {
-    /// Whether what this tracepoint tells of was seen.
+    /// Whether the hook on this tracepoint was attached.
     pub(crate) fn has(&self, tracepoint: &str) -> bool {
         self.attached.iter().any(|attached| attached == tracepoint)
     }
 
-    /// Puts what pairing yielded where it belongs.
+    /// Sorts the outputs of pairing by kind.
     pub(crate) fn sort(&mut self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
@@ -60,8 +60,8 @@ impl Seen {
         }
     }
 
-    /// Checks the invariants of every run: it ended well, everything adds up and lies within what is around
-    /// it.
+    /// Checks the invariants of every run: it ended well, all sums agree, and phases lie inside their
+    /// parents.
     pub(crate) fn check(&self) {
         let killed_by_us = self.status.signal() == Some(libc::SIGKILL);
         assert!(self.status.success() || killed_by_us, "the program ends well: {}", self.status);
@@ -81,7 +81,7 @@ impl Seen {
         }
     }
 
-    /// Checks that the time of waits is in the accounts of their request.
+    /// Checks that the accounts of a request contain its waits.
     fn check_waits(&self) {
         let mut sums: HashMap<u64, Accounts> = HashMap::new();
         for wait in &self.waits {
@@ -105,11 +105,11 @@ impl Seen {
         self.waits.iter().filter(|wait| wait.root == Some(root)).collect()
     }
 
-    /// Nothing was lost, in the kernel or in pairing.
+    /// Asserts that nothing was lost, in the kernel or in pairing.
     pub(crate) fn check_no_losses(&self) {
-        // A storm of long waits may fill their ring: how many were lost is counted, and nothing else depends
-        // on them. The end of an I/O that interrupts certain tasks of some guests reaches no program: see
-        // `KERNELS.md`. Where I/Os are what a test is about, it counts them.
+        // A storm of long waits may fill their ring; lost waits are counted, and nothing else depends on
+        // them. In some guests the end of an I/O that interrupts certain tasks reaches no program: see
+        // `KERNELS.md`. Tests about I/Os count them.
         let KernelLosses { waits, sums_torn, ends_unseen, ios, .. } = self.kernel;
         assert_eq!(
             self.kernel,
@@ -135,7 +135,7 @@ impl Seen {
     }
 }
 
-/// Invariant 1, and nesting: what lies inside a phase is no longer than it.
+/// Invariant 1, and nesting: a phase inside another one is no longer than that.
 fn check_phase(phase: &Phase, request: &Request) {
     if phase.kind == PhaseKind::Queue {
         assert_eq!(phase.accounts.total_ns(), 0);

@@ -1,4 +1,4 @@
-//! Stolen time, against the kernel's own count of it.
+//! Stolen time, compared with the kernel's own count.
 
 use guestscope_contract::Account;
 
@@ -15,7 +15,7 @@ fn what_was_stolen_is_what_the_kernel_counts() {
         seen.check();
         let phases: Vec<_> = (1..=seen.book.fact("cpus")).map(|cpu| seen.request(cpu)).collect();
         let ours_ns: u64 = phases.iter().map(|phase| phase.counts.steal_ns).sum();
-        // What others ran on these CPUs lost its share, and each CPU's last tick is not in the kernel's count
+        // Other threads on these CPUs lost their share, and the kernel has not counted each CPU's last tick
         // yet.
         let others_ns: u64 = phases.iter().map(|phase| phase.accounts.get(Account::Runq)).sum();
         let stolen_ns = seen.book.fact("stolen_ns");

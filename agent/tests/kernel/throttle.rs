@@ -1,4 +1,4 @@
-//! Waiting under a quota, against `cpu.stat` of the group.
+//! Waiting without quota, compared with the group's `cpu.stat`.
 
 use guestscope_contract::Account;
 use rstest::rstest;
@@ -26,16 +26,16 @@ fn a_lack_of_quota_is_throttled_to_the_last_episode(#[case] name: &'static str) 
         assert!(periods.0 >= 5, "the quota ran out: {periods:?}");
         let throttled_ns = phase.accounts.get(Account::Throttled);
         agreement::time(name, "throttled", throttled_ns, bounds(&seen, "throttled_ns", 1), 0);
-        // They count periods. A thread that used up more than there was (a late tick) pays in the next one
-        // too, in one wait.
+        // The kernel counts periods. A thread that exceeded the quota (by a late tick) also waits in the next
+        // period, in a single wait.
         agreement::count(name, "throttles", phase.counts.throttle, (periods.0.div_ceil(2), periods.1));
     });
 }
 
-/// Each CPU has a throttle clock of its own for the group, and a wait may end by another one than it began
-/// by. `cpu.stat` adds up the clocks of all CPUs, also of queues that nobody waits in, so it is above; from
-/// below it is the thread's own `run_delay`, since its group goes before all others; measured 88 to 99 % of
-/// it. Clocks that were mixed up would lose every other wait.
+/// Each CPU has its own throttle clock for the group, and a wait may end under another clock than it began.
+/// `cpu.stat` adds the clocks of all CPUs, also of queues without waiting threads, so it is the upper bound.
+/// The lower bound is the thread's own `run_delay`, since its group has priority over all others; measured 88
+/// to 99 % of it. Mixed-up clocks would lose every second wait.
 #[test]
 fn a_thread_that_is_moved_while_it_is_throttled_stays_so() {
     up_to_three_times(|| {
@@ -52,8 +52,8 @@ fn a_thread_that_is_moved_while_it_is_throttled_stays_so() {
     });
 }
 
-/// What it waited in a group that is gone when the wait ends is throttled all the same. `cpu.stat` of that
-/// group is gone too, so the book is the thread's own `run_delay`; its group goes before all others.
+/// A wait in a group that no longer exists when the wait ends counts as throttled. The group's `cpu.stat` is
+/// gone, too, so the thread's own `run_delay` is compared; its group has priority over all others.
 #[test]
 fn a_thread_that_is_taken_out_of_its_group_while_it_is_throttled_was_so() {
     up_to_three_times(|| {
@@ -77,8 +77,8 @@ fn two_that_share_a_quota_are_throttled_together() {
             let periods = bounds(&seen, "periods", number);
             let (low_ns, high_ns) = bounds(&seen, "throttled_ns", number);
             assert!(periods.0 >= 5, "the quota ran out: {periods:?}");
-            // The group is throttled from its first thread's stop to its last one's start: no thread for
-            // longer, and one of them is stopped later than the other, by its stay on the CPU.
+            // The group is throttled from its first thread's stop to its last thread's start, so no thread is
+            // throttled for longer; one of them is stopped later, by its stay on the CPU.
             let throttled_ns = phase.accounts.get(Account::Throttled);
             let what = format!("throttled {number}");
             agreement::time(name, &what, throttled_ns, (low_ns * 9 / 10, high_ns), 0);

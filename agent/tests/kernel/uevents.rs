@@ -1,4 +1,4 @@
-//! Events of devices as they come from this kernel, and forged ones that a program sends.
+//! Device events from this kernel, and forged ones from a program.
 
 use std::{io::ErrorKind, os::fd::AsRawFd as _, thread, time::Duration};
 
@@ -10,14 +10,14 @@ use nix::{
 
 use crate::harness::skipped;
 
-/// A device that every machine has, and whose events nobody acts on.
+/// A device that every machine has and whose events nobody uses.
 const DEVICE: &str = "/sys/class/mem/null/uevent";
 /// A forged copy of the kernel's message.
 const FORGED: &[u8] = b"change@/devices/platform/VMGENCTR:00\0ACTION=change\0NEW_VMGENID=1\0SEQNUM=1\0";
-/// Looks, of which each waits for some milliseconds.
+/// Attempts; each waits for some milliseconds.
 const LOOKS: u32 = 1_000;
 
-/// Messages until one of the kernel's has this field; all before it.
+/// Reads messages until one of the kernel's has this field; returns all before it.
 fn until(uevents: &Uevents, field: &[u8]) -> Vec<Message> {
     let mut before = Vec::new();
     for _ in 0..LOOKS {
@@ -47,12 +47,12 @@ fn the_kernel_s_events_are_heard_and_nobody_else_s() {
     sendto(stranger.as_raw_fd(), FORGED, &everybody, MsgFlags::empty()).expect("root may send");
     std::fs::write(DEVICE, "change").expect("the device has an event");
     let before = until(&uevents, b"DEVNAME=null");
-    // It came, and is not taken for the kernel's.
+    // The forged message arrived, and was not accepted as the kernel's.
     assert!(before.contains(&Message::Other), "{before:?}");
     let is_forged = |message: &Message| matches!(message, Message::Kernel(bytes) if bytes == FORGED);
     assert!(!before.iter().any(is_forged), "{before:?}");
-    // Nor does the kernel send along what a program asks for under such a name: letters and digits alone, and
-    // with words before.
+    // Nor does the kernel send what a program requests under such a name: only letters and digits, with a
+    // prefix.
     let asked =
         |field: &str| std::fs::write(DEVICE, format!("change 00000000-0000-4000-8000-000000000001 {field}"));
     assert_eq!(asked("NEW_VMGENID=1").expect_err("a name").kind(), ErrorKind::InvalidInput);

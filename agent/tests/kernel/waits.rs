@@ -1,4 +1,4 @@
-//! Long waits, one by one: as many as were provoked, with what they were for and who ran meanwhile.
+//! Single long waits: as many as were provoked, with their reasons and the threads that ran meanwhile.
 
 use std::time::Duration;
 
@@ -40,8 +40,7 @@ fn each_long_sleep_is_a_wait_in_its_phase() {
     });
 }
 
-/// What another thread writes after its sleep ends a wait in epoll, and what that one went through meanwhile
-/// explains it.
+/// A thread's write after its sleep ends another one's wait in epoll; the writer's own wait explains it.
 #[rstest]
 #[case::a_socket("epoll_tcp", true)]
 #[case::a_socket_by_read("epoll_read", true)]
@@ -59,31 +58,31 @@ fn a_wait_for_one_of_many_is_explained_by_who_wrote(#[case] name: &'static str, 
         let all = polls.len() as u64;
         let (by_writer, others): (Vec<_>, Vec<_>) =
             polls.into_iter().partition(|wait| wait.waker_tid == Some(writer));
-        // It slept or had no CPU: one of these is the longest part.
+        // It slept or waited for a CPU: one of these is the longest part.
         let right = by_writer.iter().filter(|wait| {
             wait.blame.is_some_and(|blame| {
                 let kept = [Account::Sleep, Account::Runq, Account::Throttled].contains(&blame.account);
                 kept && blame.tid == writer && blame.depth == 1 && blame.ns * 3 >= wait.blocked_ns
             })
         });
-        // The first may have begun before the writer did; waits whose ends reached no hook, or found their
-        // ring full, have no record that could explain another one.
+        // The first wait may have begun before the writer's; waits whose ends reached no hook, or whose ring
+        // was full, have no record that could explain another wait.
         let unseen = seen.threads.iter().map(|thread| thread.counts.switch_missed).sum::<u64>();
         let lack = 1 + unseen + seen.kernel.waits;
         let told = by_writer.len() as u64;
         count_again(name, "explained", right.count() as u64, (told - lack.min(told), told));
         let slept = by_writer.iter().filter(|wait| wait.blame.is_some_and(|b| b.account == Account::Sleep));
         count_again(name, "by a sleep", slept.count() as u64, (told / 2, told));
-        // A pipe's writer wakes by itself. What comes over a socket is delivered by a softirq, mostly at the
-        // end of the same call, and now and then by the kernel's own thread for these, after it.
+        // A writer to a pipe wakes the reader itself. A softirq delivers data on a socket, mostly at the end
+        // of the same call, at times later in the kernel's own thread.
         let most = lack + if by_softirq { all / 4 } else { 0 };
         count_again(name, "by others", others.len() as u64, (0, most));
         assert!(others.iter().all(|wait| wait.blame.is_none_or(|blame| blame.tid != writer)), "{others:?}");
     });
 }
 
-/// An interrupt names the thread that it interrupted, which is no cause, whatever kept that thread from
-/// running.
+/// An interrupt interrupts any thread, which is not the cause of the wakeup, whatever had kept that thread
+/// from running.
 #[test]
 fn a_wait_for_a_timer_is_explained_by_nobody() {
     up_to_three_times(|| {
@@ -97,7 +96,7 @@ fn a_wait_for_a_timer_is_explained_by_nobody() {
     });
 }
 
-/// Long waits in epoll. What was there before the first of them began was read without one.
+/// Long waits in epoll. Data that was there before the first of them was read without a wait.
 fn polls_of(seen: &Seen) -> Vec<&Wait> {
     let mut waits = seen.waits_in(1);
     waits.retain(|wait| wait.account == Account::Poll);
@@ -105,8 +104,8 @@ fn polls_of(seen: &Seen) -> Vec<&Wait> {
     waits
 }
 
-/// They are in the group that this test is in, of which version 2 may rule only one further up, and in its
-/// PID namespace.
+/// Asserts that the waits have this test's control group (in version 2 the CPU controller may belong to a
+/// parent) and PID namespace.
 fn are_at_home(waits: &[&Wait]) {
     let (own, mut groups) = (Guest::here().cgroup.path, Groups::below(Root::system()));
     for wait in waits {
@@ -133,7 +132,7 @@ fn a_contender_waits_behind_the_other_one() {
             assert!(waits.iter().all(|wait| wait.cpu == wait.left_cpu), "both are pinned: {waits:?}");
             let preempted = waits.iter().filter(|wait| wait.account == Account::Runq);
             assert!(preempted.clone().all(|wait| wait.syscall.is_none()), "{waits:?}");
-            // Others of this machine may come in between, and short waits have no record.
+            // Other threads may run in between, and short waits have no record.
             assert!(runq_ns > 0 && runq_ns <= whole_ns, "{runq_ns} of {whole_ns}");
             assert!(waits.iter().any(|wait| wait.ran_before_tid == other), "behind {other}: {waits:?}");
             assert!(waits.iter().any(|wait| wait.replaced_by_tid == other), "by {other}: {waits:?}");
@@ -154,8 +153,8 @@ fn waits_hold_all_that_was_throttled() {
     });
 }
 
-/// A record for each long wait, or one more that is counted as lost: nobody reads before the last thread has
-/// written its line.
+/// Each long wait has a record or is counted as lost: nobody reads before the last thread has written its
+/// line.
 #[test]
 fn no_wait_is_lost_without_being_counted() {
     const THREADS: usize = 8;
@@ -165,17 +164,16 @@ fn no_wait_is_lost_without_being_counted() {
         seen.check();
         let calls: u64 = seen.book.facts("calls").iter().sum();
         let numbers = 1..=THREADS as u64;
-        // Outside of the sleeps a thread may be preempted, or wait for memory, which may be long waits as
-        // well.
+        // Outside of the sleeps a thread may be preempted, or wait for memory, which can be long waits, too.
         let switches =
             |entry| numbers.clone().map(|number| seen.book.row(number).bounds(entry).1).sum::<u64>();
         let most = switches(Entry::Voluntary) + switches(Entry::Involuntary);
         let missed: u64 = numbers.clone().map(|number| seen.request(number).counts.switch_missed).sum();
         let told = (numbers.clone().map(|number| seen.waits_in(number).len())).sum::<usize>() as u64;
         assert!(seen.kernel.waits > calls / 2, "the ring is far too small for this: {}", seen.kernel.waits);
-        // What was lost may have been before or after the phase, too: the start and the end of each thread.
+        // Lost waits may be outside the phase, too: at the start and the end of each thread.
         let allowed = 4 * THREADS as u64;
-        // A switch that reached no hook (6.18) may hide the end of one wait and the start of the next one.
+        // A switch that reached no hook (6.18) may hide the end of a wait and the start of the next one.
         let bounds = (calls - (2 * missed).min(calls), most + allowed);
         count_again("sleepers", "told + lost", told + seen.kernel.waits, bounds);
     });

@@ -1,8 +1,8 @@
-//! Interval by interval: what the ledger says of each phase of a tempest, against a simultaneous recording of
-//! the same switches and wake-ups by the kernel's own tracer, told anew by code that knows no ledger.
-//! Invariants 1 and 3.
+//! Interval by interval: the ledger's accounts of each phase in the case `tempest`, compared with those
+//! computed by independent code from a simultaneous recording of the same switches and wakeups by the
+//! kernel's own tracer. Invariants 1 and 3.
 //!
-//! A sum telescopes even where switches are missed; single intervals do not.
+//! A sum can be right although switches were missed; single intervals cannot.
 
 mod pages;
 mod recording;
@@ -15,7 +15,7 @@ use guestscope_contract::{ACCOUNTS, Account};
 
 use self::{
     recording::Recording,
-    story::{Story, Told},
+    story::{Recorded, Story},
 };
 use crate::{
     agreement::{disagree, in_initial_namespace, is_emulated, up_to_three_times},
@@ -26,20 +26,20 @@ use crate::{
 
 /// Requests of each of the four threads: about 6 s, and 18,000 intervals.
 const REQUESTS: u64 = 3_000;
-/// So many times: for the long form, which people start by hand. 56 are a million intervals.
+/// Variable with the number of repetitions, for a long form that people start by hand. 56 give a million
+/// intervals.
 const ROUNDS_VARIABLE: &str = "GUESTSCOPE_TEMPESTS";
-/// How far an account of an interval may be off: two readings of one clock in one switch, or its share of the
+/// Tolerance of an account in an interval: two readings of a clock in one switch, or this share of the
 /// interval.
 const LEAST_NS: u64 = 2_000;
 const SHARE: f64 = 0.01;
-/// Intervals of ten thousand that may be further off: where the hypervisor takes the CPU away between the
-/// tracer's reading of the clock and ours. Measured 4 to 10, of about 10 us each, on a virtual machine with
-/// two CPUs.
+/// Intervals of ten thousand that may exceed it: the hypervisor may take the CPU away between the tracer's
+/// reading of the clock and ours. Measured 4 to 10, by about 10 us each, on a virtual machine with two CPUs.
 const FURTHER: u64 = 50;
-/// The same where that is known to have happened meanwhile: 52 to 90, of up to 200 us each, where 0.6 % of
-/// the time were taken. The kernel's own figure comes in ticks of 10 ms: what the intervals themselves say
-/// was stolen from them tells of less. Emulated CPUs take turns, which no book has: 38 on 6.12, and 65 on
-/// 7.3, which switches a third more often (7 and 9 of 10,000 switches).
+/// The same if time is known to have been stolen: 52 to 90, by up to 200 us each, when 0.6 % of the time was.
+/// The kernel's own count is in ticks of 10 ms, and the intervals' own counts are lower. Emulated CPUs take
+/// turns, which no counter shows: 38 on 6.12, and 65 on 7.3, which switches a third more often (7 and 9 of
+/// 10,000 switches).
 const FURTHER_WHERE_STOLEN: u64 = 150;
 /// Name of the threads.
 const NAME: &str = "kernel_subject";
@@ -49,14 +49,14 @@ const NAME: &str = "kernel_subject";
 struct Tally {
     intervals: u64,
     accounts: [u64; ACCOUNTS],
-    /// Largest difference by account, ns, of the intervals that agree.
+    /// Largest difference in each account, ns, among the intervals that agree.
     worst_ns: [u64; ACCOUNTS],
-    /// What the hypervisor is known to have taken from the intervals.
+    /// Time known to be stolen from the intervals.
     stolen_ns: u64,
-    /// Switches in all of them, and those that no hook told us of.
+    /// Switches in all intervals, and those that reached no hook of ours.
     switches: [u64; 2],
-    /// Intervals with switches that reach no hook (6.18), not even the tracer's: ours are told by the
-    /// kernel's stamps.
+    /// Intervals with switches that reach no hook (6.18), not even the tracer's: ours are reconstructed from
+    /// the kernel's stamps.
     holes: u64,
     further: Vec<String>,
 }
@@ -68,9 +68,9 @@ impl Tally {
         self.switches[1] += counts.switch_missed;
         let end_ns = phase.start_ns + phase.duration_ns;
         let told = match story.told(phase.thread.tid, phase.start_ns, end_ns) {
-            Told::Accounts(told) => told,
-            Told::Holes => return self.holes += 1,
-            Told::Nothing => return,
+            Recorded::Accounts(told) => told,
+            Recorded::Holes => return self.holes += 1,
+            Recorded::Nothing => return,
         };
         self.intervals += 1;
         self.stolen_ns += phase.counts.steal_ns;
@@ -155,7 +155,7 @@ fn every_interval_is_what_the_kernels_own_tracer_saw() {
     up_to_three_times(|| tempests(test));
 }
 
-/// Some tempests, beside a recording; an account of too many intervals that is too far off is a disagreement.
+/// Repeats tempests beside a recording; too many intervals with a wrong account are a disagreement.
 fn tempests(test: &str) {
     let rounds: u64 = std::env::var(ROUNDS_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let (mut tally, stolen_before_ns) = (Tally::default(), steal_ns());

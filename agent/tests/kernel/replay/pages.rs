@@ -1,9 +1,9 @@
-//! Pages of the kernel's trace buffer, as `trace_pipe_raw` hands them out, to events with their times.
+//! Converts pages of the kernel's trace buffer, as `trace_pipe_raw` gives them, to events with their times.
 //!
 //! The format is the kernel's (Documentation/trace/ring-buffer-design, `events/header_event`,
 //! `events/header_page`). It knows no event's fields.
 
-/// The time, the size of what follows, and then the events.
+/// Bytes of the page header: time and size; the events follow.
 const HEADER: usize = 16;
 /// In the size: events were lost before this page.
 const MISSED: u64 = 1 << 31;
@@ -15,8 +15,8 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// Calls `found` with the time (ns of the trace clock) and the bytes of each event of a page. Whether any
-/// were lost before it.
+/// Calls `found` with the time (ns of the trace clock) and the bytes of each event of a page. Returns whether
+/// events were lost before the page.
 pub(super) fn events<'a>(page: &'a [u8], mut found: impl FnMut(u64, &'a [u8])) -> bool {
     let (mut time_ns, commit) = (long(page, 0), long(page, 8));
     let end = HEADER + (commit & SIZE) as usize;
@@ -32,7 +32,7 @@ pub(super) fn events<'a>(page: &'a [u8], mut found: impl FnMut(u64, &'a [u8])) -
                 at += 8;
             }
             TIME_STAMP => {
-                // The highest five bits are those of the page's own time.
+                // The highest five bits are those of the page's time.
                 let low = (u64::from(word(page, at + 4)) << DELTA_BITS) + delta;
                 time_ns = time_ns & (0x1f << 59) | low;
                 at += 8;

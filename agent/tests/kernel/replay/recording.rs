@@ -1,7 +1,7 @@
-//! A recording of scheduler events by the kernel's own tracer, in an instance of its own, on the clock that
+//! A recording of scheduler events by the kernel's own tracer, in an instance of its own, with the clock that
 //! BPF reads.
 //!
-//! Yields [`Event`]s in the order of their times. It needs tracefs, and is gone when it is dropped.
+//! Yields [`Event`]s in the order of their times. It needs tracefs, and removes the instance when dropped.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -28,13 +28,13 @@ const EVENTS: [(&str, &[&str]); 5] = [
     ("raw_syscalls/sys_enter", &["id"]),
     ("raw_syscalls/sys_exit", &["id"]),
 ];
-/// KiB for each CPU.
+/// Size of the buffer of each CPU, KiB.
 const BUFFER_KB: &str = "16384";
 
 /// Kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// From the first thread, which was in this state, to the second.
+    /// From the first thread, whose state is given, to the second.
     Switch {
         from: u32,
         state: u64,
@@ -83,8 +83,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins to record what concerns threads of this name. An error where the kernel's tracer cannot be
-    /// used.
+    /// Starts recording threads of this name. An error if the kernel's tracer cannot be used.
     pub(super) fn start(name: &str) -> io::Result<Self> {
         let home = PLACES.iter().map(Path::new).find(|place| place.join("instances").is_dir());
         let home = home.ok_or_else(|| io::Error::other("tracefs is not mounted"))?;
@@ -119,7 +118,7 @@ impl Recording {
         fs::write(self.instance.join(file), value)
     }
 
-    /// What was recorded, if nothing was lost.
+    /// The recording; panics if events were lost.
     pub(super) fn finish(mut self) -> Vec<Event> {
         self.set("tracing_on", "0").expect("the instance is ours");
         self.done.store(true, Relaxed);
@@ -148,7 +147,7 @@ impl Recording {
             u64::from_ne_bytes(value)
         };
         let thread = |field: usize| value(field) as u32;
-        // The acting thread, in every event.
+        // The thread that was running, in every event.
         let own = u32::from_ne_bytes(bytes[4..8].try_into().expect("four bytes"));
         Some(match which {
             0 => Act::Switch { from: thread(0), state: value(1), to: thread(2) },
@@ -170,13 +169,13 @@ impl Drop for Recording {
     }
 }
 
-/// Bytes of one page of the buffer: newer kernels can make them larger than a page of memory.
+/// Bytes of one page of the buffer, which newer kernels can make larger than a page of memory.
 fn page_bytes(instance: &Path) -> usize {
     let kb = fs::read_to_string(instance.join("buffer_subbuf_size_kb")).ok();
     kb.and_then(|kb| kb.trim().parse::<usize>().ok()).map_or(4096, |kb| kb << 10)
 }
 
-/// Everything, in whole pages: each read hands out one, and what is not used of it is zero.
+/// Reads everything in whole pages: each read gives one page, zero after its content.
 fn read(mut file: File, done: &AtomicBool) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     let mut page = vec![0; 64 << 10];

@@ -1,6 +1,6 @@
-//! Activity of a thread, derived from a recording alone: spans of time, each of one account.
+//! A thread's activity, derived from a recording alone: spans of time with one account each.
 //!
-//! It shares no code with the ledger, so that a mistake of one is not a mistake of both.
+//! It shares no code with the ledger, so that both do not make the same mistake.
 
 use std::collections::HashMap;
 
@@ -8,34 +8,35 @@ use guestscope_contract::{ACCOUNTS, Account};
 
 use super::recording::{Act, Event};
 
-/// The thread could go on, in the words of sched_switch: no bit of its state is set, but that of preemption.
+/// In the state field of sched_switch: the thread was preempted and stays runnable if no other bit is set.
 const PREEMPTED: u64 = 0x100;
 
-/// A waking that comes so shortly before its thread leaves the CPU is of the wait that begins there.
+/// Longest time between a wakeup and the switch-out that it overtook.
 const OVERTAKEN_NS: u64 = 1_000_000;
 
-/// From `begin_ns` on, until the next one.
+/// From `begin_ns` until the next span.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     begin_ns: u64,
     account: Account,
 }
 
-/// One thread's life.
+/// The activity of one thread.
 #[derive(Default)]
 struct Life {
     spans: Vec<Span>,
     /// Current system call.
     call: Option<i64>,
     is_blocked: bool,
-    /// A waking that found it still on a CPU, and has not ended in an enqueueing: it may be on its way off.
+    /// A wakeup that found the thread on a CPU and was not followed by an enqueueing: the thread may be about
+    /// to leave the CPU.
     woken_ns: Option<u64>,
-    /// When it was seen to run though no switch had brought it to a CPU.
+    /// Times at which it ran although no switch had brought it to a CPU.
     holes_ns: Vec<u64>,
 }
 
 impl Life {
-    /// Notes an event of the thread, which therefore runs.
+    /// Handles an event of the thread, which therefore runs.
     fn runs(&mut self, time_ns: u64) {
         if self.spans.last().is_some_and(|span| span.account != Account::Cpu) {
             self.holes_ns.push(time_ns);
@@ -45,26 +46,26 @@ impl Life {
     }
 }
 
-/// An interval by a recording.
-pub(super) enum Told {
-    /// The thread's life is not known from its begin on.
+/// An interval according to the recording.
+pub(super) enum Recorded {
+    /// The thread's activity is unknown at the start or the end.
     Nothing,
-    /// It ran at times without having been switched to.
+    /// The thread ran without having been switched to.
     Holes,
     /// Its accounts, ns.
     Accounts([u64; ACCOUNTS]),
 }
 
-/// The lives of all threads of a recording.
+/// The activities of all recorded threads.
 pub(super) struct Story(HashMap<u32, Life>);
 
-/// The thread is not to be interrupted.
+/// Bit of the state: the sleep is uninterruptible.
 const UNINTERRUPTIBLE: u64 = 2;
 
-/// poll(2), which newer processors' kernels make do without.
+/// poll(2), which newer architectures do not have.
 const POLL: i64 = if cfg!(target_arch = "x86_64") { 7 } else { libc::SYS_ppoll };
 
-/// What a thread sleeps for in a system call, of those that the tempest makes, or outside.
+/// The account of a sleep in a system call that the tempest makes, or outside system calls.
 fn waited_for(call: Option<i64>, state: u64) -> Account {
     match call {
         None if state & UNINTERRUPTIBLE != 0 => Account::Fault,
@@ -113,7 +114,7 @@ impl Story {
         }
     }
 
-    /// Ends its wait, if it is in one.
+    /// Ends the thread's wait; returns whether it was in one.
     fn wake(&mut self, thread: u32, time_ns: u64) -> bool {
         let life = self.0.entry(thread).or_default();
         let was_blocked = std::mem::take(&mut life.is_blocked);
@@ -129,15 +130,15 @@ impl Story {
         life.call = call;
     }
 
-    /// What it did in an interval, at both ends of which it ran.
-    pub(super) fn told(&self, thread: u32, begin_ns: u64, end_ns: u64) -> Told {
-        let Some(life) = self.0.get(&thread) else { return Told::Nothing };
+    /// The accounts of an interval at both ends of which the thread ran.
+    pub(super) fn told(&self, thread: u32, begin_ns: u64, end_ns: u64) -> Recorded {
+        let Some(life) = self.0.get(&thread) else { return Recorded::Nothing };
         let at = |time_ns: u64| life.spans.partition_point(|span| span.begin_ns <= time_ns).checked_sub(1);
-        let (Some(first), Some(last)) = (at(begin_ns), at(end_ns)) else { return Told::Nothing };
+        let (Some(first), Some(last)) = (at(begin_ns), at(end_ns)) else { return Recorded::Nothing };
         let ran = |index: usize| life.spans[index].account == Account::Cpu;
         let is_whole = !life.holes_ns.iter().any(|hole| (begin_ns..=end_ns).contains(hole));
         if !(is_whole && ran(first) && ran(last)) {
-            return Told::Holes;
+            return Recorded::Holes;
         }
         let mut accounts = [0; ACCOUNTS];
         for index in first..=last {
@@ -145,6 +146,6 @@ impl Story {
             let until_ns = life.spans.get(index + 1).map_or(end_ns, |next| next.begin_ns.min(end_ns));
             accounts[span.account as usize] += until_ns - span.begin_ns.max(begin_ns);
         }
-        Told::Accounts(accounts)
+        Recorded::Accounts(accounts)
     }
 }
