@@ -1,6 +1,6 @@
-//! Other people's tools on a run folder: pyarrow and DuckDB must read it and find that the accounts add up.
+//! Other tools on a run folder: pyarrow and DuckDB must read it, and find that the accounts add up.
 //!
-//! Needs GUESTSCOPE_PYTHON, an interpreter that has both packages; without it the test says that it was
+//! Needs GUESTSCOPE_PYTHON, an interpreter that has both packages; without it the test reports that it was
 //! skipped.
 #![expect(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const REQUESTS: u64 = 3_000;
 const THREAD: ThreadId = ThreadId { tid: 4_711, tgid: 4_700, born_ns: 99 };
 
-/// A request with a queue before it and two phases, of numbers that differ from one to the next.
+/// A request with a queue and two phases, whose numbers differ from request to request.
 fn request(number: u64) -> Request {
     let root = 4 * number + 1;
     let phase = |offset: u64, kind, name: &str| {

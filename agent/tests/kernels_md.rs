@@ -1,15 +1,15 @@
-//! The tables of ebpf/KERNELS.md against the code: a row for each hook and each kernel field, and no row for
-//! anything else. What the rows say is for people to keep true.
+//! Compares the tables of ebpf/KERNELS.md with the code: a row for each hook and each kernel field, and no
+//! other rows. People keep the content of the rows true.
 
 use std::collections::BTreeSet;
 
 use guestscope::probes::FAMILIES;
 use guestscope_contract::fields::FIELDS;
 
-/// The file, as it was when this test was built.
+/// The file when this test was built.
 static KERNELS: &str = include_str!("../../ebpf/KERNELS.md");
 
-/// First and second cell of each row under a heading, its head left out.
+/// First and second cell of each row below a heading, without the header.
 fn rows(heading: &str) -> Vec<(&'static str, &'static str)> {
     let section = KERNELS.split("\n## ").find(|section| section.starts_with(heading));
     let section = section.unwrap_or_else(|| panic!("a section `{heading}`"));
@@ -21,7 +21,7 @@ fn rows(heading: &str) -> Vec<(&'static str, &'static str)> {
     cells.collect()
 }
 
-/// What stands in backquotes; empty if the cell is.
+/// The text in backquotes; empty if the cell is.
 fn code(cell: &'static str) -> &'static str {
     cell.strip_prefix('`').and_then(|cell| cell.strip_suffix('`')).unwrap_or_default()
 }

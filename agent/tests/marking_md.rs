@@ -1,8 +1,8 @@
-//! docs/marking.md: every row of its table names tests, and each of them is there.
+//! docs/marking.md: every row of its table names tests that exist.
 
 use std::{fs, path::Path};
 
-/// The file of `e2e::python_auto::name`, relative to this crate, and the test's name.
+/// The source file of `e2e::python_auto::name`, relative to this crate, and the test's name.
 fn place(test: &str) -> Option<(String, &str)> {
     let mut words = test.splitn(3, "::");
     let (group, file, name) = (words.next()?, words.next()?, words.next()?);

@@ -1,5 +1,5 @@
-//! A file system without space: the run goes on, what was written stays, and when there is space again so
-//! does the rest.
+//! A file system without space: the run goes on, what was written stays readable, and once there is space
+//! again, the rest is written.
 
 #![cfg(feature = "kernel-tests")]
 
@@ -17,11 +17,11 @@ use nix::{
 
 use super::{close, create, ids, manifest, request};
 
-/// A tmpfs of this many bytes, taken down when dropped.
+/// A tmpfs of a given size, unmounted when dropped.
 struct TinyDisk(PathBuf);
 
 impl TinyDisk {
-    /// Mounts it where this thread alone sees it.
+    /// Mounts it in the mount namespace of this thread.
     fn mount(at: &Path, bytes: u64) -> nix::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNS)?;
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
@@ -36,7 +36,7 @@ impl Drop for TinyDisk {
     }
 }
 
-/// Bytes of the smallest disk: the start of a folder, and a little.
+/// Bytes of the smallest disk: room for the start of a folder, and little more.
 const TINY: u64 = 256 << 10;
 
 /// Runs `test` on a tiny disk, in a thread of its own: the mount namespace is the thread's.
@@ -52,7 +52,7 @@ fn on_a_tiny_disk(name: &str, bytes: u64, test: impl FnOnce(&Path) + Send) {
     });
 }
 
-/// Takes all space that is left.
+/// Fills the rest of the disk with a file.
 fn fill(parent: &Path) -> PathBuf {
     let path = parent.join("ballast");
     let mut file = fs::File::create(&path).unwrap();
@@ -76,12 +76,12 @@ fn a_full_disk_costs_what_it_must_and_no_more() {
         };
         append(&mut folder, 100);
         let ballast = fill(parent);
-        // More than fits between the end of the file and its page, so that the write fails half-way.
+        // More than the rest of the file's last page takes, so that the write fails half-way.
         append(&mut folder, 200);
         let health = folder.health();
         assert_eq!((health.rows.phases, health.rows_lost.phases), (100, 0));
         assert!(health.last_error.unwrap().contains("No space left on device"));
-        // The torn batch is cut off again: a reader sees whole requests only.
+        // The half-written batch is removed again: a reader sees complete requests only.
         assert_eq!(ids(folder.path()), (1..=100).collect::<Vec<_>>());
         folder.update_manifest(|manifest| "new".clone_into(&mut manifest.cpu_model));
         assert_eq!(Folder::open(folder.path()).unwrap().manifest().cpu_model, "");
@@ -107,7 +107,7 @@ fn what_waits_is_bounded_while_the_disk_is_full() {
         let lost = folder.health().rows_lost.phases;
         assert!((20_000..40_000).contains(&lost), "{lost}");
         fs::remove_file(ballast).unwrap();
-        // What waited in memory has room now, and the manifest too.
+        // Data that waited in memory has room now, and so has the manifest.
         let closed = close(folder);
         assert_eq!(closed.manifest.rows.phases + closed.manifest.rows_lost.phases, 40_000);
         assert_eq!(ids(&closed.path).len() as u64, closed.manifest.rows.phases);

@@ -1,4 +1,4 @@
-//! Tables that another tool wrote again, or another version: read as far as that is safe.
+//! Tables that another tool or another version has rewritten: they are read as far as that is safe.
 
 use std::{fs, path::PathBuf, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The run folder as its users meet it: names, owners, manifests of other versions, things that go wrong.
+//! The run folder as its users meet it: names, owners, manifests of other versions, failures.
 #![expect(clippy::unwrap_used, reason = "a test may stop at once")]
 
 use std::{collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path};
@@ -73,7 +73,7 @@ fn ids(path: &Path) -> Vec<u64> {
 
 #[test]
 fn columns_are_these() {
-    // Those of the table of metrics stand in docs/metrics.md: each is in the table of phases, once.
+    // Every column in docs/metrics.md is in the table of phases, once.
     let table: HashSet<String> = Quantity::all().map(|quantity| quantity.row().column()).collect();
     let (of_table, others): (Vec<_>, Vec<_>) =
         columns().into_iter().partition(|column| table.contains(&column.name));
@@ -113,7 +113,7 @@ fn hostile_names_stay_inside_the_parent(#[case] scenario: &str, #[case] name: &s
         scenario.clone_into(&mut manifest.scenario);
         let folder = create(&parent.path().join("runs"), manifest);
         assert_eq!(folder.path(), parent.path().join("runs").join(expected));
-        // The name itself is kept as it was given.
+        // The manifest keeps the name exactly.
         assert_eq!(Folder::open(folder.path()).unwrap().manifest().name, name);
     }
 }
@@ -200,7 +200,7 @@ fn a_removed_folder_is_told_and_stops_nothing() {
     folder.append_request(&request(3, "infer", 1));
     folder.flush();
     let health = folder.health();
-    // They can be read as long as the folder is open, and no longer.
+    // Deleted files can be read as long as the folder is open, and no longer.
     assert_eq!((health.rows.phases, health.rows_lost.phases), (3, 0));
     assert!(health.last_error.is_some());
     assert_eq!(folder.requests().unwrap().count(), 3);
@@ -216,7 +216,7 @@ fn a_table_that_cannot_be_converted_stays_as_it_is() {
     let parent = tempfile::tempdir().unwrap();
     let mut folder = create(parent.path(), manifest());
     folder.append_request(&request(1, "infer", 1));
-    // Directories in the way of the temporary file, whatever it is called.
+    // Directories under every name that the temporary file could have.
     for name in std::iter::once(String::new()).chain((2..=64).map(|number| format!("-{number}"))) {
         fs::create_dir(folder.path().join(format!("phases.parquet.tmp{name}"))).unwrap();
     }
@@ -233,7 +233,7 @@ fn histograms_leave_warm_ups_out_and_have_quantiles() {
     let mut folder = create(parent.path(), manifest());
     folder.append_request(&request(1, WARMUP, 3_600_000_000_000));
     (2..=1_001).for_each(|id| folder.append_request(&request(id, "in/fer", (id - 1) * 1_000_000)));
-    // Two names that look the same once they are file names.
+    // Two names that give the same file name.
     folder.append_request(&request(1_002, "in?fer", 500));
     folder.append_request(&request(1_003, "forever", u64::MAX));
     let closed = close(folder);
@@ -255,7 +255,7 @@ fn histograms_leave_warm_ups_out_and_have_quantiles() {
     assert!(folder.histogram(PhaseKind::Phase, "in/fer").unwrap().is_none());
 }
 
-/// In the form that a workload passes: V2 in base64.
+/// In the form in which a workload passes it: V2 in base64.
 fn told(histogram: &Histogram<u64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(histogram, &mut bytes).unwrap();
@@ -275,7 +275,7 @@ fn a_workload_hands_over_its_own_histograms() {
     let mut described = serde_json::json!({
         "latency": STANDARD.encode(&good),
         "../etc/x": STANDARD.encode(&good),
-        // Claims that would make the reader reserve gigabytes, and what is none at all.
+        // Sizes that would make the reader allocate gigabytes, and bytes that are no histogram.
         "digits": changed(12, &5_u32.to_be_bytes()),
         "high": changed(24, &u64::MAX.to_be_bytes()),
         "length": changed(4, &u32::MAX.to_be_bytes()),
@@ -299,7 +299,7 @@ fn a_workload_hands_over_its_own_histograms() {
     let files: Vec<_> = fs::read_dir(closed.path.join("histograms")).unwrap().map(Result::unwrap).collect();
     assert_eq!(files.len(), 2, "{files:?}");
     assert_eq!(folder.manifest().histograms.entries[1].count, 500);
-    // What was not taken is still said.
+    // Histograms that were not accepted are reported.
     for taken in ["latency", "../etc/x"] {
         described.as_object_mut().unwrap().remove(taken);
     }

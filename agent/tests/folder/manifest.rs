@@ -1,4 +1,4 @@
-//! Manifests: what they say, and those of other versions.
+//! Manifests of this version and of others.
 
 use std::fs;
 
@@ -78,7 +78,7 @@ fn clocks_stay_few_and_convert() {
     let mut manifest = manifest();
     let minute = |n: u64| ClockPair {
         monotonic_ns: START.monotonic_ns + n * 60_000_000_000,
-        // Wall time was stepped by a second in the 5,000th minute.
+        // The wall clock was set by a second in the 5,000th minute.
         wall_ns: START.wall_ns + n * 60_000_000_000 + u64::from(n >= 5_000) * 1_000_000_000,
     };
     (1..10_000).for_each(|n| manifest.add_clock(minute(n)));

@@ -1,5 +1,6 @@
-//! A wall clock that is set while marked threads run: an hour forwards, an hour back. Accounts and durations
-//! are by the monotonic clock; the wall time of a phase is by the pair of clocks before it in the manifest.
+//! The wall clock is set while marked threads run: an hour forwards, an hour back. Accounts and durations
+//! follow the monotonic clock; the wall time of a phase follows the last pair of clocks in the manifest
+//! before it.
 
 use std::{thread::sleep, time::Duration};
 
@@ -17,7 +18,8 @@ use crate::{
 const HOUR_S: i64 = 3600;
 /// Time before and after each change.
 const BETWEEN: Duration = Duration::from_millis(50);
-/// Between two readings of the same two clocks: they are slewed, and setting takes the time of a system call.
+/// Largest difference between two readings of the same clocks: they are slewed, and setting takes a system
+/// call.
 const SLACK_NS: u64 = 1_000_000_000;
 
 fn step(seconds: i64) {

@@ -1,7 +1,7 @@
-//! A disposable machine, and runs of a stall while something is done to it.
+//! A disposable machine, and runs of a stall while the machine is disturbed.
 //!
-//! Yields what the truth suite says of the run, and the run folder. Without the word of `cargo xtask vm` that
-//! this is a guest of its own, nothing is done to anything.
+//! Yields the truth suite's result and the run folder. Nothing is disturbed unless `cargo xtask vm` says that
+//! this is a guest of its own.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -17,7 +17,7 @@ use crate::{
     truth::{ATTEMPTS, EVERY, Row, Run, Truth, keep, workloads},
 };
 
-/// Two threads, two faults: both must be found under whatever is done to the machine.
+/// Two threads, two faults: both must be found whatever is done to the machine.
 const FAULTS: [&str; 5] = ["lock", "--size", "30ms", "--and", "sleep:20ms"];
 
 /// Whether this is a guest that is thrown away afterwards.
@@ -29,7 +29,7 @@ pub(crate) fn is_ours(test: &str) -> bool {
     ours
 }
 
-/// Ends the disturbance, also where the run fails.
+/// Ends the disturbance, also if the run fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -38,8 +38,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Runs a stall until its faults are named with their sizes while `disturb` is at work, again and again, in a
-/// thread of its own; `check` gets every run. What disturbs says how often it did so.
+/// Repeats a stall, while `disturb` runs in a thread of its own, until its faults are named with their sizes;
+/// `check` gets every run. `disturb` returns how often it disturbed.
 pub(crate) fn holds_while(test: &str, disturb: impl Fn() -> u64 + Sync, check: impl Fn(&Seen)) {
     let Some(workloads) = workloads(test, FAULTS[0]) else { return };
     for attempt in 1..=ATTEMPTS {

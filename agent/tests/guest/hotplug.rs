@@ -1,4 +1,5 @@
-//! A CPU that is taken away and comes back while marked threads run: they are moved, and lose nothing.
+//! A CPU is taken away and comes back while marked threads run: they are moved, and none of their time is
+//! lost.
 
 use std::{fs, path::Path, thread::sleep, time::Duration};
 

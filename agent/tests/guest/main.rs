@@ -1,9 +1,9 @@
-//! What only a whole machine of its own can bear, and injected faults on the kernel that it runs: CPUs that
-//! go away and come back, clocks that are set, pauses of the whole, what is seen without BTF or without BPF.
-//! Run by `cargo xtask vm`; feature `guest-tests`.
+//! Tests that need a machine of their own, and injected faults on its kernel: CPU hotplug, clocks that are
+//! set, pauses of the whole machine, runs without BTF or without BPF. Run by `cargo xtask vm`; feature
+//! `guest-tests`.
 //!
-//! The programs under observation are the stalls, whose log is the truth. What is compared, and how, is the
-//! truth suite's of the end-to-end tests, which is part of this one.
+//! The observed programs are stalls, whose log is the truth. The comparison is that of the end-to-end tests'
+//! truth suite, which is compiled into this one.
 #![cfg(target_os = "linux")]
 
 mod clocks;

@@ -1,5 +1,5 @@
-//! A guest that is stopped from outside while marked threads run: the pause is named, with the size that the
-//! stopper of the guest measured by a clock of its own.
+//! A guest is stopped from outside while marked threads run: the pause is named, with the size that the
+//! stopper measured by its own clock.
 
 use guestscope::analyze::Cause;
 

@@ -1,8 +1,7 @@
 //! Injected faults where the agent sees less: without BTF (fidelity `tracepoint`) and without BPF (`procfs`).
-//! What it still tells apart, time on a CPU, in a run queue and elsewhere, it must tell with the right sizes.
+//! The accounts that it still has (on a CPU, in a run queue, elsewhere) must have the right sizes.
 //!
-//! The guest's row in `xtask/kernels.toml` says which fidelity that is. As root the same faults are looked at
-//! without BPF as well.
+//! The guest's row in `xtask/kernels.toml` gives the fidelity. Root also tests the same faults without BPF.
 
 use guestscope::analyze::Cause;
 use guestscope_contract::Account;
@@ -15,7 +14,7 @@ use crate::{
     truth::{ATTEMPTS, EVERY, Row, Run, Truth, keep, workloads},
 };
 
-/// The fidelities to be looked at here; none, with a word on stdout, in any other guest.
+/// The fidelities to test here; none, with a note on stdout, in any other guest.
 fn fidelities(test: &str) -> Vec<String> {
     let Some(fidelity) = variable("GUESTSCOPE_FIDELITY") else {
         skipped(test, "only in guests that let the agent see less");
@@ -26,12 +25,12 @@ fn fidelities(test: &str) -> Vec<String> {
     [fidelity].into_iter().chain(without_bpf.then(|| "procfs".to_owned())).collect()
 }
 
-/// An ordinary user has one too.
+/// Also works for an ordinary user.
 fn ground() -> Ground {
     Ground::with(variable("GUESTSCOPE_BIN").expect("GUESTSCOPE_BIN is set").into())
 }
 
-/// A run of the stall with these words, which saw what it should see.
+/// A run of the stall with these arguments, checked for its fidelity.
 fn run_of(ground: &Ground, kind: &str, words: &[&str], fidelity: &str) -> Option<Run> {
     let workloads = workloads("reduced", kind)?;
     let forced: &[&str] =
@@ -42,7 +41,8 @@ fn run_of(ground: &Ground, kind: &str, words: &[&str], fidelity: &str) -> Option
     Some(run)
 }
 
-/// A wait under a quota is in `runq`, as in the kernel's own books of a thread; every other wait is `other`.
+/// Waiting without quota counts as `runq`, as in the kernel's own counters of a thread; every other wait is
+/// `other`.
 #[rstest]
 #[case::neighbour(&["spin-neighbour", "--size", "20ms"], Account::Runq, Truth::Injected, true)]
 #[case::quota(&["quota", "--size", "30ms"], Account::Runq, Truth::Injected, true)]

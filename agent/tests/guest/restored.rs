@@ -1,5 +1,5 @@
-//! A guest that is saved while a program is observed, and restored as another one: it is detected through
-//! VMGENID or vmclock, and shown in the summary, in the manifest and on the span of the request that was
+//! A guest is saved while a program is observed, and restored as another one: the agent detects it through
+//! VMGENID or vmclock, and shows it in the summary, in the manifest and on the span of the request that was
 //! open.
 
 use std::{ffi::OsStr, fs::OpenOptions, io::Write as _, path::Path};
@@ -17,12 +17,13 @@ use crate::{
     truth::workloads,
 };
 
-/// Nobody listens there: spans to be sent are kept in the run folder, where it can be read.
+/// Nobody listens there: spans stay in the run folder, where the test reads them.
 const NOWHERE: &str = "http://127.0.0.1:9";
-/// One of ten requests is hit: the runner of this guest saves and restores it while that one waits.
+/// One of ten requests is hit: the runner of this guest saves and restores the guest while that request
+/// waits.
 const WORDS: [&str; 10] =
     ["stall", "pause", "--size", "10ms", "--every", "10", "--requests", "10", "--warmup", "0"];
-/// How often the agent may be kept from its CPU until the request has gone on.
+/// Attempts: the agent may get no CPU until the request has ended.
 const ATTEMPTS: u32 = 3;
 /// The kernel's log line.
 const LINE: &str = "<5>random: crng reseeded due to virtual machine fork\n";
@@ -52,8 +53,8 @@ fn a_guest_that_was_restored_is_told_by_its_generation() {
     }
 }
 
-/// Whether the request that was hit was still open when the restoration was noticed: all that has to be so in
-/// any case, and what its spans say then.
+/// Whether the hit request was still open when the agent noticed the restore. Checks what must hold in any
+/// case, and then the spans.
 fn seen_while_open(ground: &Ground, restorer: &OsStr, workloads: &OsStr) -> bool {
     let log = ground.path("truth.jsonl");
     let start = ground.run().environment("GUESTSCOPE_STOPPER", restorer).words(&["--otlp", NOWHERE]);
@@ -113,7 +114,7 @@ fn on_spans(folder: &Path) -> Vec<String> {
     told
 }
 
-/// Anybody with the right to write to the log may write the kernel's words, but not as the kernel.
+/// Whoever may write to the log can write the kernel's words, but not in the kernel's name.
 #[test]
 fn what_a_program_writes_to_the_log_is_not_the_kernel_s_word() {
     let test = "restored::what_a_program_writes_to_the_log_is_not_the_kernel_s_word";

@@ -1,4 +1,4 @@
-//! Hostile folders, made of parts: special files, holes, bombs, lies.
+//! Hostile folders: special files, sparse files, decompression bombs, false headers.
 
 use std::{
     ffi::CString,
@@ -28,7 +28,7 @@ pub(crate) const SPECIAL: [&str; 5] = ["fifo", "zeros", "directory", "socket", "
 const CLOSED: [&str; 4] = ["phases.parquet", "waits.parquet", "threads.parquet", "samples.parquet"];
 const OPEN: [&str; 4] = ["phases.arrows", "waits.arrows", "threads.arrows", "samples.arrows"];
 
-/// Texts that a manifest may not be.
+/// Texts that are no valid manifest.
 const MANIFESTS: [&str; 10] = [
     "",
     "null",
@@ -42,7 +42,7 @@ const MANIFESTS: [&str; 10] = [
     "{\"format\":1,\"histograms\":{\"entries\":[{\"kind\":\"request\",\"name\":\"x\",\"file\":\"../../x\"}]}}",
 ];
 
-/// Good folders, to begin with.
+/// Valid folders to start from.
 #[derive(Clone, Debug)]
 pub(crate) struct Good {
     pub(crate) closed: PathBuf,
@@ -50,14 +50,14 @@ pub(crate) struct Good {
 }
 
 impl Good {
-    /// Makes them.
+    /// Makes the valid folders.
     pub(crate) fn make(parent: &Path) -> Self {
         let of = |name: &str, is_closed| Shape::default().write(&parent.join(name), is_closed);
         Self { closed: of("closed", true), open: of("open", false) }
     }
 }
 
-/// Makes the folder of a seed and a number below `parent`; what it is.
+/// Makes the folder of a seed and a number below `parent`; also returns its description.
 pub(crate) fn craft(good: &Good, parent: &Path, seed: u64, index: u64) -> (PathBuf, String) {
     let mut drawn = Drawn::of(seed, index);
     let path = parent.join("crafted");
@@ -102,7 +102,7 @@ pub(crate) fn craft(good: &Good, parent: &Path, seed: u64, index: u64) -> (PathB
     (path, what)
 }
 
-/// Files in each other's place, noise, directories without end.
+/// Files in each other's place, random bytes, deep directories.
 fn muddle(path: &Path, files: [&str; 4], kind: u64, drawn: &mut Drawn) -> String {
     match kind {
         8 => {
@@ -145,7 +145,7 @@ fn muddle(path: &Path, files: [&str; 4], kind: u64, drawn: &mut Drawn) -> String
     }
 }
 
-/// A folder that our own writer made, of requests of an odd shape.
+/// A folder that our own writer made, with requests of an unusual shape.
 fn shaped(parent: &Path, drawn: &mut Drawn, is_closed: bool) -> (PathBuf, String) {
     let usual = Shape::default();
     let shape = match drawn.below(6) {
@@ -165,7 +165,7 @@ fn shaped(parent: &Path, drawn: &mut Drawn, is_closed: bool) -> (PathBuf, String
     (shape.write(&parent.join("shaped"), is_closed), format!("{shape:?}"))
 }
 
-/// Puts what is no regular file in the place of one.
+/// Replaces a regular file by something else.
 pub(crate) fn special(path: &Path, kind: &str) {
     drop(fs::remove_file(path));
     match kind {
@@ -181,10 +181,10 @@ pub(crate) fn special(path: &Path, kind: &str) {
     }
 }
 
-/// Makes a file so long, without a byte on the disk.
+/// Makes a sparse file of this length.
 pub(crate) fn hole(path: &Path, bytes: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("a file that is there");
-    // Where the file system has no files of that length, a shorter one does as well.
+    // If the file system does not support that length, a shorter one does as well.
     if file.set_len(bytes).is_err() {
         file.set_len(40 << 30).expect("a file can be made longer");
     }
@@ -202,7 +202,7 @@ fn manifest(path: &Path, drawn: &mut Drawn) -> String {
     format!("a manifest of {} bytes: {}", text.len(), text.chars().take(40).collect::<String>())
 }
 
-/// Writes `phases` anew: rows like the first one, with these names in turn and ids of their own.
+/// Rewrites `phases`: rows like the first one, with these names in turn and unique ids.
 pub(crate) fn rewrite(from: &Path, to: &Path, names: &[String], rows: u64) {
     const PIECE: u64 = 10_000;
     let file = File::open(from.join("phases.parquet")).expect("a closed folder");
@@ -246,14 +246,14 @@ pub(crate) fn rewrite(from: &Path, to: &Path, names: &[String], rows: u64) {
     writer.close().expect("it can be closed");
 }
 
-/// Changes some bytes of one file of a good folder; what was done.
+/// Changes some bytes of one file of a valid folder; also returns a description.
 pub(crate) fn mutate(good: &Good, parent: &Path, seed: u64, index: u64) -> (PathBuf, String) {
     let mut drawn = Drawn::of(!seed, index);
     let is_closed = drawn.below(2) == 0;
     let path = parent.join("mutated");
     copy(if is_closed { &good.closed } else { &good.open }, &path);
     let files = if is_closed { CLOSED } else { OPEN };
-    // Most of what is read lies in the phases.
+    // Most of the read data are phases.
     let file = match drawn.below(8) {
         0 => "manifest.json",
         1 => files[drawn.below(4)],
@@ -261,7 +261,7 @@ pub(crate) fn mutate(good: &Good, parent: &Path, seed: u64, index: u64) -> (Path
     };
     let mut bytes = fs::read(path.join(file)).expect("a file of a good folder");
     let length = bytes.len().max(1);
-    // Headers lie at the starts of pages and messages, the footer at the end.
+    // Headers are at the starts of pages and messages, the footer is at the end.
     let place = |drawn: &mut Drawn| match drawn.below(3) {
         0 => drawn.below(length.min(600)),
         1 => length - 1 - drawn.below(length.min(6_000)),

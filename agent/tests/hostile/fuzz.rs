@@ -1,4 +1,4 @@
-//! Many hostile folders, each given to verbs, and what went wrong.
+//! Gives many hostile folders to the verbs, and collects their faults.
 
 use std::{
     fs,
@@ -20,11 +20,11 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) mutated: u64,
     pub(crate) crafted: u64,
-    /// Only this one.
+    /// Only this folder: whether it is crafted, and its number.
     pub(crate) only: Option<(bool, u64)>,
 }
 
-/// A verb's results on all folders.
+/// Results of a verb on all folders.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) folders: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Report {
     pub(crate) faults: Vec<String>,
 }
 
-/// Does it, on as many CPUs as there are.
+/// Runs the plan on all CPUs.
 pub(crate) fn fuzz(binary: &Path, plan: Plan, parent: &Path) -> Report {
     let good = Good::make(parent);
     let (report, next) = (Mutex::new(Report::default()), AtomicU64::new(0));

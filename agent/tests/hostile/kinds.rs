@@ -1,5 +1,4 @@
-//! Tables whose columns are of another kind than they are written with: a few bytes that stand for many,
-//! again and again.
+//! Tables whose columns have another type than the writer gives them: a few bytes that repeat for all rows.
 
 use std::{
     fs::{self, File},
@@ -23,12 +22,12 @@ use super::{
     parts::Shape,
 };
 
-/// Long enough to be one text for all rows, and a number all the same.
+/// A number as a text of 20,000 digits, of which all rows of a column share one copy.
 fn digits() -> String {
     "0".repeat(20_000)
 }
 
-/// A column of so many rows that all have the same few bytes.
+/// A column with this number of rows, all with the same few bytes.
 fn column(kind: &str, rows: usize) -> ArrayRef {
     let keys = Int8Array::from(vec![0; rows]);
     match kind {
@@ -104,8 +103,8 @@ fn change_table(path: &Path, name: &str, kind: &str) {
     writer.close().expect("made for the test");
 }
 
-/// In a stream each column is exactly as it is written; in a table, which other tools write as well, text is
-/// no number.
+/// Columns of a stream must have exactly the type that the writer gives them. A closed table, which other
+/// tools write as well, may differ, but text is never a number.
 #[rstest]
 #[case::views_for_numbers("parent", "views", false)]
 #[case::views_for_words("name", "views", false)]

@@ -1,5 +1,5 @@
-//! Folders that mean no good, given to the verbs that read folders: none crashes, waits, or takes more than
-//! 300 MB, and each error says what to do. `cargo xtask fuzz` does the same ten thousand times.
+//! Malicious folders, given to the verbs that read folders: no verb crashes, waits, or takes more than 300
+//! MB, and each error has a hint. `cargo xtask fuzz` does the same ten thousand times.
 
 mod craft;
 mod fuzz;
@@ -16,7 +16,7 @@ use observed::{VERBS, observe, watch};
 use parts::{Shape, copy};
 use rstest::rstest;
 
-/// What every verb says of a folder: its codes, and all words on standard error.
+/// Exit code and standard error of every verb on a folder.
 #[track_caller]
 fn said(folder: &Path, scratch: &Path) -> Vec<(Option<i32>, String)> {
     let good = Shape::default().write(&scratch.join("good"), true);
@@ -32,7 +32,7 @@ fn said(folder: &Path, scratch: &Path) -> Vec<(Option<i32>, String)> {
 #[track_caller]
 fn all_refuse(folder: &Path, scratch: &Path, word: &str) {
     for ((code, said), verb) in said(folder, scratch).into_iter().zip(VERBS) {
-        // The other folder of a comparison is a good one: this one is left out, and then there is no second
+        // The other folder of the comparison is valid: this one is left out, and then there is no second
         // platform.
         assert_eq!(code, Some(2), "{verb}: {said}");
         assert!(said.contains(word), "{verb}: {said}");
@@ -51,7 +51,7 @@ fn a_value_of_megabytes_is_beyond_the_limit(#[case] names: &[String], #[case] ro
     all_refuse(&folder, temporary.path(), "beyond what is read of a run folder");
 }
 
-/// Rows that are alike take no room, nor does a hole behind them.
+/// Equal rows take no space on disk, nor does a sparse end.
 #[rstest]
 #[case::small(0)]
 #[case::with_a_hole(1 << 40)]
@@ -88,7 +88,7 @@ fn of_a_request_of_too_many_phases_the_rest_is_left_out_and_told() {
     let folder = shape.write(&temporary.path().join("bomb"), true);
     for ((code, said), verb) in said(&folder, temporary.path()).into_iter().zip(VERBS) {
         assert!(matches!(code, Some(0)) || verb == "compare", "{verb}: {said}");
-        // Others say it in their pages and texts.
+        // Other verbs print it in their pages and texts.
         if verb.starts_with("export") {
             assert!(
                 said.contains("5000 phases are left out, those beyond 20000 of a request"),
@@ -137,7 +137,7 @@ fn a_manifest_that_is_no_manifest_of_ours_is_refused(#[case] text: String, #[cas
     all_refuse(&folder, temporary.path(), word);
 }
 
-/// Each manifest is one that is read, and all of them together are held while runs are compared.
+/// Each manifest alone is acceptable; a comparison holds all of them at once.
 #[test]
 fn manifests_of_many_words_fit_into_the_memory_together() {
     let temporary = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ fn manifests_of_many_words_fit_into_the_memory_together() {
     }
 }
 
-/// A short form of `cargo xtask fuzz`.
+/// The short form of `cargo xtask fuzz`.
 #[test]
 fn hostile_folders_of_all_kinds_crash_nothing() {
     let temporary = tempfile::tempdir().unwrap();

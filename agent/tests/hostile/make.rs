@@ -1,5 +1,5 @@
-//! `fuzz_folders AGENT MUTATED CRAFTED SEED [crafted:N|mutated:N]`: hostile run folders, each given to the
-//! verbs that read folders. Prints a table and what went wrong; 1 if anything did. `cargo xtask fuzz` runs
+//! `fuzz_folders AGENT MUTATED CRAFTED SEED [crafted:N|mutated:N]`: gives hostile run folders to the verbs
+//! that read folders. Prints a table and all faults; exits with 1 if there were any. `cargo xtask fuzz` runs
 //! it.
 #![expect(clippy::print_stdout, reason = "it is what a person reads")]
 

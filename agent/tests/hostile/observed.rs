@@ -1,4 +1,4 @@
-//! One process of the agent on a folder, under limits: what it did that it must not.
+//! Runs the agent once on a folder, under resource limits, and reports forbidden behaviour.
 
 use std::{
     fs::{self, File},
@@ -8,21 +8,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Resident memory that no verb may reach.
+/// Limit of resident memory for every verb.
 const MOST_RSS_BYTES: u64 = 300 << 20;
-/// Bytes that it may write: a page or a trace of a folder that has a few MB.
+/// Limit of written files: a page or a trace of a folder has a few MB.
 const MOST_FILE_BYTES: u64 = 256 << 20;
-/// Address space, so that a fault costs the machine no more than this.
+/// Limit of address space, so that a fault costs the machine no more memory than this.
 const MOST_ADDRESS_BYTES: u64 = 4 << 30;
-/// CPU time. The largest folder made here is read in a tenth of it, without optimisation.
+/// Limit of CPU time. The largest folder made here takes a tenth of it, without optimisation.
 const MOST_CPU_S: u64 = 60;
-/// Wall time: a process that waits for something uses no CPU.
+/// Limit of elapsed time: a process that waits uses no CPU time.
 const MOST_WALL: Duration = Duration::from_mins(4);
 
 /// Result of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// Forbidden behaviour; none if all is well.
+    /// Forbidden behaviour; none if the process behaved.
     pub(crate) fault: Option<String>,
     /// Its exit code.
     pub(crate) code: Option<i32>,
@@ -32,11 +32,11 @@ pub(crate) struct Outcome {
     pub(crate) said: String,
 }
 
-/// The verbs, by names.
+/// The verbs by name.
 pub(crate) const VERBS: [&str; 6] =
     ["explain", "explain --json", "compare", "report", "export otlp-json", "export perfetto"];
 
-/// Runs a verb on a folder; `good` is another one, to compare with.
+/// Runs a verb on a folder; `good` is a valid folder for comparisons.
 pub(crate) fn observe(binary: &Path, verb: &str, folder: &Path, good: &Path, scratch: &Path) -> Outcome {
     let mut command = Command::new(binary);
     let page = scratch.join("page.html");
@@ -61,7 +61,7 @@ pub(crate) fn watch(mut command: Command, scratch: &Path) -> Outcome {
     unsafe { command.pre_exec(limited) };
     let mut child = command.spawn().expect("the agent can be started");
     let (status, rss_bytes, is_late) = wait(child.id().cast_signed());
-    // It has been waited for; this only tells the library so.
+    // The process has been waited for; this only updates the library's state.
     drop(child.try_wait());
     let said = String::from_utf8_lossy(&fs::read(&said).unwrap_or_default()).into_owned();
     let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
@@ -95,7 +95,7 @@ fn limited() -> std::io::Result<()> {
     ];
     for (resource, most) in limits {
         let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-        // SAFETY: the structure is whole, and outlives the call.
+        // SAFETY: the structure is complete, and outlives the call.
         if unsafe { libc::setrlimit(resource, &raw const limit) } != 0 {
             return Err(std::io::Error::last_os_error());
         }
@@ -103,8 +103,7 @@ fn limited() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The largest resident set so far. What the kernel says at the end counts that of its parent as well, from
-/// before exec.
+/// Peak resident set so far. The kernel's value at the end would include that of the parent before exec.
 fn peak(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -126,7 +125,7 @@ fn wait(pid: i32) -> (i32, u64, bool) {
         rss_bytes = rss_bytes.max(peak(pid));
         if begun.elapsed() > MOST_WALL && !is_late {
             is_late = true;
-            // SAFETY: a child that has not been waited for, so its number is its own.
+            // SAFETY: the child has not been waited for, so no other process has its ID.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
         std::thread::sleep(Duration::from_millis(2));

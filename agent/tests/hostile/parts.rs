@@ -1,5 +1,5 @@
-//! What hostile folders are made of: good folders in both forms, requests of any shape, numbers that a seed
-//! determines.
+//! Parts of hostile folders: valid folders, closed and open, requests of any shape, numbers that a seed
+//! decides.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ use rand_xoshiro::{
     rand_core::{Rng as _, SeedableRng as _},
 };
 
-/// Numbers of one seed.
+/// Random numbers of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn(SplitMix64);
 
 impl Drawn {
-    /// Numbers for one folder.
+    /// The numbers of folder `index`.
     pub(crate) fn of(seed: u64, index: u64) -> Self {
         let mut drawn = Self(SplitMix64::seed_from_u64(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95)));
         drawn.next();
@@ -39,7 +39,7 @@ impl Drawn {
         of[self.below(of.len())]
     }
 
-    /// Between two sizes, as often in each order of magnitude.
+    /// A number between two sizes, evenly distributed over orders of magnitude.
     pub(crate) fn size(&mut self, least: u64, most: u64) -> u64 {
         let part = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         ((least as f64).ln() + part * ((most as f64).ln() - (least as f64).ln())).exp() as u64
@@ -136,7 +136,7 @@ impl Shape {
     }
 }
 
-/// A number as text of so many bytes or more.
+/// A number as text of at least this many bytes.
 pub(crate) fn padded(number: u64, bytes: usize) -> String {
     let number = number.to_string();
     format!("{}{number}", "0".repeat(bytes.saturating_sub(number.len())))

@@ -1,4 +1,4 @@
-//! Folders whose words pretend to be lines of the tool: they stay quotations, on one line, and short.
+//! Folders whose texts imitate lines of the tool: they stay quotations, on one line, and short.
 
 use std::{
     fs::{self, File},
@@ -22,7 +22,7 @@ use super::{
 
 /// Text that must not stand at the start of a line.
 const FORGED: &str = "error: FORGED\nFORGED: all is well\r\nhint: FORGED";
-/// Longest line of an error, in characters: paths, what is quoted of a file, and what is said around them.
+/// Longest line of an error, in characters: paths, quoted texts, and the message around them.
 const LONGEST_LINE: usize = 1_000;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_guestscope");
@@ -31,7 +31,7 @@ fn is_forged(line: &str) -> bool {
     ["FORGED", "error: FORGED", "hint: FORGED"].iter().any(|one| line.starts_with(one))
 }
 
-/// Puts columns of zeros into a table, by their names.
+/// Adds columns of zeros with these names to a table.
 fn add_columns(folder: &Path, table: &str, names: &[&str]) {
     let path = folder.join(format!("{table}.parquet"));
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).expect("made for the test"))
@@ -39,7 +39,7 @@ fn add_columns(folder: &Path, table: &str, names: &[&str]) {
     let empty = RecordBatch::new_empty(Arc::clone(reader.schema()));
     let mut batches: Vec<RecordBatch> =
         reader.build().expect("made for the test").map(|batch| batch.expect("made for the test")).collect();
-    // A table without rows has columns as well.
+    // A table without rows has columns, too.
     batches.push(empty);
     for batch in &mut batches {
         let mut fields: Vec<Arc<Field>> = batch.schema().fields().iter().cloned().collect();
@@ -67,7 +67,7 @@ pub(crate) fn change_manifest(folder: &Path, change: impl FnOnce(&mut Value)) {
     fs::write(path, manifest.to_string()).expect("made for the test");
 }
 
-/// Where the folder speaks, what the tool says before that, and whether that ends the verb.
+/// The place of the text in the folder, the tool's message before it, and whether that ends the verb.
 #[rstest]
 #[case::unknown_word("state", "damaged file in the run folder: ", true)]
 #[case::unknown_key("exit", "damaged file in the run folder: ", true)]
@@ -102,7 +102,7 @@ fn words_of_a_folder_are_no_lines_of_the_tool(#[case] place: &str, #[case] told:
     }
 }
 
-/// Differences between runs of one platform are quoted as the folders give them, and not as separate lines.
+/// Differences between runs of a platform are quoted from the folders within one line.
 #[test]
 fn words_of_manifests_are_no_lines_of_a_warning() {
     let temporary = tempfile::tempdir().expect("made for the test");

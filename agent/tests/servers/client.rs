@@ -1,4 +1,4 @@
-//! Clients that keep their connections, and time each request.
+//! Clients that keep their connections open and time each request.
 
 use std::{
     io::{Read as _, Write as _},
@@ -23,7 +23,7 @@ pub(crate) struct Answered {
     pub(crate) duration_ns: u64,
 }
 
-/// So many requests, shared among clients that each wait for an answer before they ask again.
+/// Shares this many requests among clients, each of which waits for an answer before its next request.
 pub(crate) fn ask(port: u16, clients: u64, requests: u64) -> Vec<Answered> {
     let next = AtomicU64::new(1);
     let one = || {
@@ -49,7 +49,7 @@ pub(crate) fn ask(port: u16, clients: u64, requests: u64) -> Vec<Answered> {
     })
 }
 
-/// An answer's client shall not wait for a CPU: that would be time that no server knows of.
+/// Real-time priority for the client: the server cannot know of time that a client waits for a CPU.
 fn ahead_of_all_others() {
     // SAFETY: numbers alone, of which musl has more; for the calling thread, and as long as the call lasts.
     // Where it is refused the client is one thread among others.
@@ -88,8 +88,8 @@ fn exchange(stream: &mut TcpStream, number: u64) -> bool {
     !String::from_utf8_lossy(&answer).to_lowercase().contains("\r\nconnection: close\r\n")
 }
 
-/// Else a server that sends an answer in two parts may wait 40 ms for the acknowledgement of the first
-/// (Nagle's algorithm), which is the network's time. The kernel takes this back by itself.
+/// Without this, a server that sends an answer in two parts may wait 40 ms for the acknowledgement of the
+/// first (Nagle's algorithm), which is network time. The kernel resets this option by itself.
 fn acknowledge_at_once(stream: &TcpStream) {
     let (on, size) = (1_i32, size_of::<i32>() as libc::socklen_t);
     // SAFETY: a descriptor of ours, and an option of the size that is said.

@@ -1,9 +1,9 @@
-//! Real servers and training loops of Python, which nobody edited, under `guestscope run`: each request of
-//! the client is one request of the agent's, with the phases of the libraries that it works with. Feature
-//! `servers-tests`; the interpreter that has the packages is named by GUESTSCOPE_SERVERS_PYTHON.
+//! Real, unmodified Python servers and training loops under `guestscope run`: each request of the client is
+//! one request of the agent, with the phases of the libraries that it uses. Feature `servers-tests`;
+//! GUESTSCOPE_SERVERS_PYTHON names the interpreter that has the packages.
 //!
-//! The truth is the client's: it counts its requests, times them by its own clock, and gives each a trace of
-//! its own.
+//! The client is the truth: it counts its requests, times them by its own clock, and sends a trace id with
+//! each.
 #![cfg(target_os = "linux")]
 
 mod client;

@@ -1,8 +1,8 @@
-//! Real servers, each with a fault in every tenth request, beside what their clients measured: a row for
+//! Real servers with a fault in every tenth request, compared with their clients' measurements: a row for
 //! each.
 //!
-//! Counts are judged always, and that the account of the fault holds it. GUESTSCOPE_REPETITIONS says of how
-//! many requests; then causes, durations and coverage, which a busy machine spoils, are judged as well.
+//! Counts, and the account of the fault, are always judged. GUESTSCOPE_REPETITIONS sets the number of
+//! requests; then causes, durations and coverage, which other load disturbs, are judged as well.
 
 mod row;
 mod server;
@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{client::Answered, kept};
 
-/// Enough for four faults.
+/// Enough requests for four faults.
 const REQUESTS: u64 = 40;
 
 const UVICORN: &[&str] = &["-m", "uvicorn", "app:app", "--port", "{}", "--no-access-log"];
@@ -54,8 +54,8 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
     let test = format!("measured::{name}, {}", server.kind);
     let Some(observed) = server.observed(&test, repetitions().unwrap_or(REQUESTS)) else { return };
     let longest_queue_ns = observed.seen.requests.iter().map(queue_ns).max().unwrap_or(0);
-    // What comes while the only loop is kept by the fault waits for it, and the server's own books do not say
-    // so.
+    // Requests that arrive during a fault wait for the only event loop, and the server's own log does not
+    // show this.
     assert!(!server.has_one_loop() || longest_queue_ns >= server::FAULT_NS / 2, "{longest_queue_ns} ns");
     if server.kind == LLAMA {
         for request in observed.seen.named(server.load.request()) {
@@ -66,8 +66,7 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
     let pairs = by_trace(&server, &observed);
     let row = Row::of(format!("{name}, {}", server.kind), server.fault.name(), &pairs);
     kept::keep(Row::head(), row.text());
-    // What a thread does on its way to a wait is no part of that. For 150 ms of the disk it goes there many
-    // times.
+    // What a thread does before a wait is not part of it. During 150 ms of disk reads it waits many times.
     let least_ns = server::FAULT_NS * if server.fault == Account::BlockIo { 6 } else { 9 } / 10;
     for one in pairs.iter().filter(|one| one.is_hit()) {
         assert!(one.fault_ns >= least_ns, "{one:?}");
@@ -78,7 +77,7 @@ fn requests_are_the_clients_and_the_fault_is_named(#[case] name: &str, #[case] s
 }
 
 /// Java sleeps in a futex with a timeout, which is the account `lock`. A goroutine leaves the thread that
-/// received its request, and takes it along.
+/// received its request, and takes the request along.
 #[rstest]
 #[case::go("go net/http, by its port", Native::Go, &[], "cpu")]
 #[case::go_with_a_function("go net/http, port and function", Native::Go, PREDICT, "cpu")]
@@ -103,8 +102,8 @@ fn requests_of_a_port_are_the_clients(
     assert!(repetitions().is_none() || row.is_named() && row.is_close() && is_covered, "{}", row.text());
 }
 
-/// HTTP/2 has frames beside those of requests, which are none. The fault sleeps on a thread of a pool, which
-/// the thread that receives has left.
+/// HTTP/2 has frames that are no requests. The fault sleeps on a pool's thread, after the request has left
+/// the thread that receives.
 #[rstest]
 #[case::threads(GRPC_THREADS, &["handoff", "poll", "sleep"])]
 fn calls_of_grpc_are_requests_of_their_port(#[case] words: &'static [&'static str], #[case] causes: &[&str]) {
@@ -120,7 +119,7 @@ fn calls_of_grpc_are_requests_of_their_port(#[case] words: &'static [&'static st
     assert!(repetitions().is_none() || is_named && row.is_close(), "{}", row.text());
 }
 
-/// The fault is in a worker: the step waits for it in poll, and the worker's own batch has slept.
+/// The fault is in a worker process: the step waits for it in poll, and the worker's own batch sleeps.
 #[test]
 fn steps_are_as_long_as_the_loop_says() {
     let steps = repetitions().unwrap_or(REQUESTS);
@@ -136,12 +135,12 @@ fn steps_are_as_long_as_the_loop_says() {
     assert!(slept.count() as u64 + 1 >= steps / 10);
 }
 
-/// How many requests were asked for, if any.
+/// The number of requests in GUESTSCOPE_REPETITIONS, if set.
 fn repetitions() -> Option<u64> {
     std::env::var("GUESTSCOPE_REPETITIONS").ok()?.parse().ok()
 }
 
-/// Each request of the client is one of ours, by the trace that it sent.
+/// Pairs each request of the client with the agent's by the trace id that it sent.
 fn by_trace(server: &Server, observed: &Observed) -> Vec<One> {
     let Observed { answered, seen, causes } = observed;
     let requests = seen.named(server.load.request());
@@ -156,14 +155,14 @@ fn by_trace(server: &Server, observed: &Observed) -> Vec<One> {
     answered.iter().map(pair).collect()
 }
 
-/// Each request of the client is one of ours, by when it came: both clients ask at the same time, hardly ever
-/// within a millisecond.
+/// Pairs requests by the time of their arrival: both clients send at the same time, but hardly ever within a
+/// millisecond.
 fn by_time(observed: &Observed, name: &str) -> Vec<One> {
     let Observed { answered, seen, causes } = observed;
     let mut requests = seen.named(name);
     assert_eq!(requests.len(), answered.len(), "{:?}", seen.endings());
     let mut pair = |answered: &Answered| {
-        // Two that begin together are told apart by how long they took.
+        // Of two requests that begin together, durations decide.
         let apart = |request: &Request| {
             let one = one(answered, request, causes);
             let begin_ns = request.root().start_ns - queue_ns(request);
@@ -190,7 +189,7 @@ fn queue_ns(request: &Request) -> u64 {
     within(request, |phase| phase.kind == PhaseKind::Queue)
 }
 
-/// How long phases right within a request took that are so. Before it begins it has waited in a queue.
+/// Time in a request's direct child phases for which `is_so` holds. Before its start it waited in a queue.
 fn within(request: &Request, is_so: impl Fn(&Phase) -> bool) -> u64 {
     let root = request.root().id;
     let phases = request.phases.iter().filter(|phase| phase.parent == Some(root) && is_so(phase));

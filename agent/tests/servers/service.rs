@@ -1,4 +1,4 @@
-//! FastAPI on uvicorn: requests of four clients, and what each was worked with.
+//! FastAPI on uvicorn: requests of four clients, with the libraries that each uses.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,8 +17,8 @@ use crate::{
     running::Done,
 };
 
-/// How much of a request that works with a model lies in the phases of that. By CPU time: how long threads
-/// wait for a CPU is the machine's matter.
+/// Share of a request inside the phases of its model's library, by CPU time, since waiting for a CPU depends
+/// on the machine.
 const COVERED: f64 = 0.95;
 const CLIENTS: u64 = 4;
 
@@ -31,7 +31,7 @@ pub(crate) fn python(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// A server of this kind, asked so often.
+/// A server of this kind that got this many requests.
 fn served(test: &str, kind: &str, requests: u64) -> Option<(Ground, Done, Vec<Answered>)> {
     let (ground, python) = (Ground::new(test)?, python(test)?);
     let note = ground.path("note");
@@ -47,8 +47,8 @@ fn cpu(phase: &Phase) -> u64 {
     phase.accounts.0[Account::Cpu as usize]
 }
 
-/// Each request of the client is one of ours, and most often no longer than the client waited for it: the
-/// thread that has sent the answer may lose its CPU before it says so.
+/// Each request of the client is one of the agent's, and mostly not longer than the client measured: the
+/// thread that sent the answer may lose its CPU before the end of the request.
 fn pair<'a>(seen: &'a Seen, answered: &[Answered]) -> Vec<&'a Request> {
     let requests = seen.named("GET /predict/{number}");
     let by_trace: HashMap<u128, &Request> = requests
@@ -71,7 +71,7 @@ fn pair<'a>(seen: &'a Seen, answered: &[Answered]) -> Vec<&'a Request> {
     requests
 }
 
-/// Names of the phases right within one, in the order of their begins. Some requests have waited in a queue.
+/// Names of the direct children of a phase, in the order of their starts. Some requests begin with a queue.
 fn names(request: &Request, around: u64) -> Vec<&str> {
     let is_within = |phase: &&Phase| phase.parent == Some(around) && phase.kind != PhaseKind::Queue;
     let within = request.phases.iter().filter(is_within);
@@ -125,8 +125,8 @@ fn phases_are_below_the_programs_own_spans(#[case] kind: &str) {
     let seen = done.seen();
     let requests = pair(&seen, &answered);
     let lines = std::fs::read_to_string(ground.path("note.spans")).expect("the program wrote its spans");
-    // Trace, span, the span around it, name: the program's own, and those that FastAPI makes where there is
-    // OpenTelemetry.
+    // Trace, span, parent and name of each span: the program's own, and those that FastAPI makes if
+    // OpenTelemetry is installed.
     let spans: BTreeSet<[&str; 3]> = lines
         .lines()
         .filter_map(|line| {

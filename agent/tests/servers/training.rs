@@ -30,7 +30,7 @@ fn each_step_holds_its_phases_and_is_joined_with_the_batch_that_a_worker_made_fo
     let steps = seen.named("step");
     assert_eq!(steps.len(), BATCHES);
     for (at, step) in steps.iter().enumerate() {
-        // Beside them are those of oneDNN within forward and backward.
+        // oneDNN's primitives are inside forward and backward as well.
         let own = step.phases[1..].iter().filter(|phase| phase.source == Source::Python);
         let names: Vec<&str> = own.map(|phase| phase.name.stored()).collect();
         assert_eq!(names, ["data", "forward ResNet", "backward", "optimizer SGD"]);
@@ -64,7 +64,7 @@ fn each_sample_of_loadgen_is_a_request_with_its_id() {
     assert_eq!(seen.named("forward ResNet").len(), 40);
 }
 
-/// Exit code of trainers.py where a package is missing.
+/// Exit code of trainers.py if a package is missing.
 const NO_PACKAGE: i32 = 77;
 
 #[rstest]
@@ -89,7 +89,7 @@ fn each_step_of_a_trainer_is_a_phase(#[case] trainer: &str, #[case] steps: &[(&s
     }
 }
 
-/// The answer to a sample is a request of its own, named by the harness's outer range.
+/// The answer to a sample is a request of its own, named after the harness's outermost range.
 #[test]
 fn ranges_of_a_loadgen_harness_hold_the_models_phases() {
     let test = "training::ranges_of_a_loadgen_harness_hold_the_models_phases";

@@ -1,5 +1,5 @@
-//! vLLM's own OpenAI server, unmodified, with a tiny model: each request of its clients is one, and what its
-//! engine did for it is in the same trace. GUESTSCOPE_VLLM_PYTHON names an interpreter that has vLLM.
+//! vLLM's own OpenAI server, unmodified, with a tiny model: each request of its clients is one request, with
+//! the engine's work for it in the same trace. GUESTSCOPE_VLLM_PYTHON names an interpreter that has vLLM.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -29,24 +29,24 @@ use crate::{
     running::{Running, Start},
 };
 
-/// It compiles its model as it starts.
+/// Limit for its start: it compiles its model.
 const UP: Duration = Duration::from_mins(8);
 const CLIENTS: u64 = 4;
 const REQUESTS: u64 = 60;
 const FAULT: &str = "sleep";
 const FAULT_MS: &str = "150";
-/// Asked by one client after the other, so that batches are the same each time.
+/// Requests of one client after the other, so that batches are the same each time.
 const COMPARED: std::ops::RangeInclusive<u64> = 1_001..=1_009;
 const NAME: &str = "POST /v1/completions";
 
-/// A client's data on one request.
+/// A client's view of a request.
 struct Answer {
     begin_ns: u64,
     duration_ns: u64,
     text: String,
 }
 
-/// The interpreter, and a model.
+/// The interpreter and a model.
 fn prepared(test: &str, ground: &Ground) -> Option<PathBuf> {
     let Some(python) = variable("GUESTSCOPE_VLLM_PYTHON").map(PathBuf::from) else {
         skipped("packages", &format!("{test}: GUESTSCOPE_VLLM_PYTHON is not set"));
@@ -83,7 +83,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-/// These requests, shared among clients that each wait for an answer before they ask again.
+/// Shares these requests among clients, each of which waits for an answer before its next request.
 fn ask(port: u16, clients: u64, numbers: std::ops::RangeInclusive<u64>) -> BTreeMap<u64, Answer> {
     let (next, answers) = (AtomicU64::new(*numbers.start()), Mutex::new(BTreeMap::new()));
     let one = || {
@@ -141,7 +141,7 @@ fn is_whole(answer: &[u8]) -> bool {
     }
 }
 
-/// What the model said, whole or as a stream, with its tokens: those of a random model may make no text.
+/// The model's text, whole or as a stream, with its tokens: those of a random model may give no text.
 fn text(answer: &str) -> String {
     let parts = answer.lines().filter_map(|line| {
         let part: Value = serde_json::from_str(line.strip_prefix("data: ").unwrap_or(line)).ok()?;
@@ -193,7 +193,7 @@ fn each_request_is_one_with_what_the_engine_did_for_it() {
     judge(&seen, &asked, &answers);
 }
 
-/// Every request has one of the engine's, in its trace and below what waits for it.
+/// Every request has one of the engine's, in its trace, below the phase that waits for it.
 fn engine_requests_are_below(seen: &Seen, asked: &HashMap<u128, &Request>) {
     let worked: HashMap<u128, &Request> =
         seen.named("engine request").into_iter().map(|one| (trace(one), one)).collect();
@@ -206,13 +206,13 @@ fn engine_requests_are_below(seen: &Seen, asked: &HashMap<u128, &Request>) {
         assert_ne!(engine.root().thread.tgid, root.thread.tgid);
         let names: Vec<&str> = engine.phases.iter().skip(1).map(|phase| phase.name.stored()).collect();
         assert_eq!(names, ["waiting", "prefill", "decode"]);
-        // One clock for both processes: the engine works while its server waits for it.
+        // Both processes use one clock: the engine works while its server waits.
         let end = |phase: &guestscope::phase::Phase| phase.start_ns + phase.duration_ns;
         assert!(generate.start_ns <= engine.root().start_ns && end(engine.root()) <= end(generate));
     }
 }
 
-/// What a worker does is in the trace of the step that asked for it.
+/// A worker's work is in the trace of the step that requested it.
 fn batches_are_traces(seen: &Seen) {
     let steps = seen.named("engine step");
     let waits = |step: &&Request| step.phases.iter().any(|phase| phase.name.stored() == "wait for workers");
@@ -259,6 +259,6 @@ fn judge(seen: &Seen, asked: &HashMap<u128, &Request>, answers: &BTreeMap<u64, A
     );
     let _ = writeln!(std::io::stdout(), "{row}");
     assert!(named + (hits.len() / 20).max(1) >= hits.len(), "{row}");
-    // How long the loop's thread waits for a CPU outside of phases is the machine's matter.
+    // Waiting of the event loop's thread for a CPU outside of phases depends on the machine.
     assert!(variable("GUESTSCOPE_REPETITIONS").is_none() || covered >= 0.95, "{row}");
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{folder::only_folder, ground::Ground};
 
 /// Whether the evidence of a part is what the injector caused.
-type Witness = fn(&Value) -> bool;
+type Evidence = fn(&Value) -> bool;
 
 /// The thread that held the lock slept.
 fn held_by_a_sleeper(part: &Value) -> bool {
@@ -43,12 +43,12 @@ fn by_the_helper(part: &Value) -> bool {
 }
 
 /// The output of `explain` for one run, with the run and the injector's log.
-struct Told {
+struct Explained {
     json: Value,
     run: Run,
 }
 
-impl Told {
+impl Explained {
     fn of(test: &str, words: &[&str]) -> Option<Self> {
         let workloads = workloads(test, words[0])?;
         let ground = Ground::new(test)?;
@@ -66,7 +66,7 @@ impl Told {
 
     /// Injected and found time of the hit requests in which the cause comes first in `work`, with its
     /// evidence.
-    fn found(&self, kind: &str, (cause, truth): (Cause, Truth), backs: Witness) -> Vec<(u64, u64)> {
+    fn found(&self, kind: &str, (cause, truth): (Cause, Truth), backs: Evidence) -> Vec<(u64, u64)> {
         let cases = self.json["groups"][0]["explained"].as_array().expect("a list");
         let sizes = self.run.sizes(kind, cause, truth);
         let of = |(injection, (injected_ns, _)): &(&Injection, (u64, u64))| {
@@ -126,14 +126,14 @@ fn a_fault_is_explained_first_with_its_size_and_who_did_it(
     #[case] words: &[&str],
     #[case] cause: Cause,
     #[case] truth: Truth,
-    #[case] backs: Witness,
+    #[case] backs: Evidence,
 ) {
     let test = "truth::explained::a_fault_is_explained_first";
     insist(test, &format!("explain {}", words.join(" ")), |attempt| {
         let seed = attempt.to_string();
         let more = ["--every", EVERY, "--seed", &seed];
         let all: Vec<&str> = words.iter().copied().chain(more).collect();
-        let told = Told::of(test, &all)?;
+        let told = Explained::of(test, &all)?;
         told.check_sums();
         let mut errors: Vec<f64> =
             told.found(words[0], (cause, truth), backs).into_iter().map(|pair| error(pair).abs()).collect();

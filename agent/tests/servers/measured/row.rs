@@ -1,22 +1,23 @@
-//! A server's requests in one line, beside what their clients saw of them.
+//! A row for a server: its requests compared with what their clients saw.
 
-/// One in so many has the fault.
+/// One request in this many has the fault.
 const EVERY: u64 = 10;
-/// How far a duration may be from the client's: the network, and the rest of the way to a program's handler.
+/// Largest difference from the client's duration: the network, and the server's work before the handler.
 const NEAR_NS: u64 = 1_000_000;
 const NEAR_PERCENT: u64 = 2;
-/// How many of a hundred durations must be that near, and how much of a request must lie in phases.
+/// Percentage of durations within this difference, and percentage of a request inside its phases, that are
+/// required.
 const ENOUGH_PERCENT: usize = 95;
 
-/// A request as its client and the agent have it.
+/// A request as its client and the agent saw it.
 #[derive(Debug)]
 pub(super) struct One {
     pub(super) number: u64,
     pub(super) client_ns: u64,
-    /// With what it waited before it began.
+    /// Including the time that it waited before its start.
     pub(super) ours_ns: u64,
     pub(super) covered_ns: u64,
-    /// What its account of the fault holds; 0 where that is not looked at.
+    /// Time in the account of the fault; 0 if that is not compared.
     pub(super) fault_ns: u64,
     pub(super) cause: Option<String>,
 }
@@ -43,11 +44,11 @@ pub(super) struct Row {
     median_apart_ns: u64,
     worst_apart_ns: u64,
     median_ns: u64,
-    /// Wall time of all requests that were spared.
+    /// Share of the spared requests' wall time that lies inside their phases.
     covered: f64,
     named: usize,
     hits: usize,
-    /// What was named instead.
+    /// Other causes that were named instead.
     others: Vec<String>,
 }
 
@@ -76,7 +77,7 @@ impl Row {
         }
     }
 
-    /// One of 20 may have met something else of the same size, and one of fewer as well.
+    /// One request of 20, or of fewer, may have another disturbance of the same size.
     pub(super) fn is_named(&self) -> bool {
         self.hits > 0 && self.named + (self.hits / 20).max(1) >= self.hits
     }

@@ -1,4 +1,4 @@
-//! A server on its way: started under `guestscope run`, ready, asked, ended.
+//! A server's run: started under `guestscope run`, ready, loaded, ended.
 
 use std::{
     collections::HashMap,
@@ -20,21 +20,21 @@ use crate::{
 };
 
 const CLIENTS: u64 = 2;
-/// Length of a fault: far more than other requests take.
+/// Length of a fault: far longer than other requests take.
 pub(super) const FAULT_NS: u64 = 150_000_000;
 
-/// The kind whose phases are functions of a library.
+/// The kind of work whose phases are functions of a library.
 pub(super) const LLAMA: &str = "llama";
 
-/// Clients, and the name of a request.
+/// Number of clients, and the name of their requests.
 pub(super) enum Load {
     Http(&'static str),
     Grpc(&'static str),
 }
 
-/// `{}` in the words is the port.
+/// A server; `{}` in its arguments is the port.
 pub(super) struct Server {
-    /// What the interpreter must have: modules, with commas.
+    /// Modules that the interpreter must have, separated by commas.
     pub(super) module: &'static str,
     pub(super) words: &'static [&'static str],
     pub(super) load: Load,
@@ -45,14 +45,14 @@ pub(super) struct Server {
     pub(super) workers: usize,
 }
 
-/// A server without anything to mark: its requests are those of its port.
+/// A server that cannot be marked: its requests are those of its port.
 #[derive(Clone, Copy)]
 pub(super) enum Native {
     Go,
     Java,
 }
 
-/// What the clients saw, and what is in the run folder.
+/// The clients' measurements, and the content of the run folder.
 pub(super) struct Observed {
     pub(super) answered: Vec<Answered>,
     pub(super) seen: Seen,
@@ -76,17 +76,17 @@ impl Load {
 }
 
 impl Server {
-    /// Whether one event loop does all the work, by which the second client always waits for the first.
+    /// Whether one event loop does all the work, so that the second client always waits for the first.
     pub(super) fn has_one_loop(&self) -> bool {
         self.workers == 1 && (self.kind.ends_with("-async") || self.words.contains(&"asyncio"))
     }
 
-    /// One run, with its clients.
+    /// One run with its clients.
     pub(super) fn observed(&self, test: &str, requests: u64) -> Option<Observed> {
         self.observed_by(test, requests, |run, _| run)
     }
 
-    /// The same, known by its port alone.
+    /// The same, with requests known by the port only.
     pub(super) fn observed_by_port(&self, test: &str, requests: u64) -> Option<Observed> {
         self.observed_by(test, requests, |run, port| {
             run.words(&["--sources", "none", "--requests", &format!("port:{port}")])
@@ -153,7 +153,7 @@ fn ended(running: Running, answered: Vec<Answered>) -> Observed {
     Observed { answered, causes: seen.causes(), seen }
 }
 
-/// A training loop. Its own clock is what a client's is for a server; the first step has no begin there.
+/// A training loop. Its own clock takes the place of a client's; the first step has no start there.
 pub(super) fn trained(test: &str, fault: Account, steps: u64) -> Option<Observed> {
     let (ground, python) = (Ground::new(test)?, python(test)?);
     let start = ground.run().program(python).word(file("tests/data/servers/training.py"));
@@ -178,7 +178,7 @@ pub(super) fn trained(test: &str, fault: Account, steps: u64) -> Option<Observed
     Some(Observed { answered, causes: seen.causes(), seen })
 }
 
-/// Processes that have their model.
+/// Number of processes that have loaded their model.
 fn ready(ground: &Ground) -> usize {
     let entries = std::fs::read_dir(ground.path("")).expect("the folder is ours");
     let names = entries.map(|entry| entry.expect("it can be listed").file_name());
