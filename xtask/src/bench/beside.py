@@ -1,4 +1,4 @@
-"""What `cargo xtask bench pytorch` compares with: the same work by PyTorch, torchvision and Pillow, as their documentation has it.
+"""The other side of `cargo xtask bench pytorch`: the same work by PyTorch, torchvision and Pillow, written as in their documentation.
 
   beside.py prepare FOLDER                   inputs and weights that both sides read
   beside.py image FOLDER THREADS WARMUP REQUESTS    ResNet-50 on pictures, one at a time
@@ -31,7 +31,7 @@ LENGTH = 384
 
 
 class Layer(nn.Module):
-    """One of BERT's, with PyTorch's own fused attention, as Hugging Face has it by default."""
+    """One of BERT's layers, with PyTorch's fused attention, the default in Hugging Face's library."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -98,7 +98,7 @@ class Bert(nn.Module):
 
 
 def picture(place):
-    """Smooth parts and edges, 500 x 375, about as many bytes as a photograph."""
+    """A picture with smooth parts and edges, 500 x 375, of about as many bytes as a photograph."""
     random = numpy.random.default_rng(place)
     coarse = Image.fromarray(random.integers(0, 256, (12, 16, 3), dtype=numpy.uint8)).resize((500, 375))
     pixels = numpy.asarray(coarse).astype(numpy.int16) + random.integers(-24, 25, (375, 500, 3), dtype=numpy.int16)

@@ -1,6 +1,6 @@
-//! The cost of observing a loop that never leaves its CPU. It has next to no switches, so the cost is the
-//! ticks of the sampler's clock, which a hypervisor makes expensive; perf's own clock beside it ticks as
-//! often.
+//! The cost of observing a loop that never leaves its CPU. It has hardly any switches, so the cost is the
+//! ticks of the sampler's clock, which are expensive under a hypervisor; perf's own clock, which ticks as
+//! often, is measured beside it.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::command;
 
-/// How often both clocks tick: `guestscope_contract::SAMPLES_PER_S`.
+/// Ticks per second of both clocks: `guestscope_contract::SAMPLES_PER_S`.
 const SAMPLES_PER_S: &str = "499";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ enum Observer {
     Perf,
 }
 
-/// Time of the loop, and what a tick of the clock takes.
+/// Duration of the loop, and the cost of one tick.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let mut observers = vec![Observer::Nothing, Observer::Unsampled, Observer::Tracked];
     if command::find("perf").is_some() {

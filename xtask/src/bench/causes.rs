@@ -1,9 +1,9 @@
-//! ResNet-50 on all CPUs in known circumstances: what `compare` names as causes.
+//! ResNet-50 on all CPUs under known disturbances, and the causes that `compare` names.
 //!
-//! Beside a busy loop on each CPU, once with libgomp's threads busy-waiting for one another (its default) and
-//! once with them asleep meanwhile (OMP_WAIT_POLICY=passive), each against the same alone; the same beside
-//! bursts of known size, whose worth must come out alike whichever way the threads wait; and with malloc
-//! giving memory back after each layer against malloc that keeps it. All take turns.
+//! Pairs of runs: beside a busy loop on each CPU against alone, with libgomp's threads busy-waiting for one
+//! another (its default), and asleep meanwhile (OMP_WAIT_POLICY=passive); the same beside bursts of known
+//! size, whose effect must be the same whichever way the threads wait; and with malloc returning memory to
+//! the kernel after each layer against malloc that keeps it. All runs take turns.
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +25,11 @@ use crate::command;
 
 /// Requests per run: 4 to 25 s.
 const REQUESTS: &str = "40";
-/// The same beside bursts, of which a run of that length would meet a handful: one more or less is a tenth.
+/// Requests per run beside bursts: a short run would meet a handful, and one more or less is a tenth of the
+/// effect.
 const MANY: &str = "120";
-/// glibc's thresholds, fixed. By default it adapts them to what is freed, and a run has 50 faults per request
-/// or 5,000 by chance.
+/// glibc's thresholds, fixed. By default it adapts them to what is freed, and by chance a run has 50 or 5,000
+/// faults per request.
 const GIVES_BACK: &[(&str, &str)] = &[("MALLOC_MMAP_THRESHOLD_", "131072")];
 /// The largest that glibc takes for the first of them is 32 MiB.
 const KEEPS: &[(&str, &str)] = &[
@@ -40,10 +41,10 @@ const ASLEEP: &[(&str, &str)] = &[("OMP_WAIT_POLICY", "passive")];
 /// Each thread on a CPU of its own, so that a burst hits either the leader or its helper.
 const BOUND: &[(&str, &str)] = &[("OMP_PROC_BIND", "true")];
 const BOUND_ASLEEP: &[(&str, &str)] = &[("OMP_PROC_BIND", "true"), ("OMP_WAIT_POLICY", "passive")];
-/// Variables that would also change the waiting or the memory.
+/// Variables that would also change how threads wait, or the memory.
 const OTHER_WAYS: [&str; 3] = ["GOMP_SPINCOUNT", "GOMP_CPU_AFFINITY", "GLIBC_TUNABLES"];
 
-/// An ordinary thread has 95 % of each second beside real-time ones: far less is taken.
+/// Length of a burst. Real-time threads may take 95 % of each second: this is far less.
 const BURST: Duration = Duration::from_millis(30);
 const PERIOD: Duration = Duration::from_millis(600);
 
@@ -59,7 +60,7 @@ struct Side {
 const LOOP: Option<Manner> = Some(Manner::Loop);
 const BURSTS: Option<Manner> = Some(Manner::Burst { size: BURST, period: PERIOD });
 
-/// Pairs: a baseline, and what is compared with it.
+/// Pairs of a baseline and the run that is compared with it.
 const SIDES: [Side; 10] = [
     Side { name: "alone", environment: &[], beside: None, requests: REQUESTS },
     Side { name: "beside", environment: &[], beside: LOOP, requests: REQUESTS },
@@ -73,13 +74,13 @@ const SIDES: [Side; 10] = [
     Side { name: "bound-passive-bursts", environment: BOUND_ASLEEP, beside: BURSTS, requests: MANY },
 ];
 
-/// What is named, and how much of it.
+/// The causes that are named, with their shares.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let folder = bench.folder()?.join("causes");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    // A program that is bound by libgomp when it starts would find one CPU, and take one thread.
+    // A program that libgomp pins at its start would see one CPU, and start one thread.
     let threads = std::thread::available_parallelism()?.to_string();
     let label = "ResNet-50 beside busy loops, and without its memory";
     let mut of_bursts = BTreeMap::<&str, Vec<f64>>::new();
@@ -146,7 +147,7 @@ fn named(compared: &Value) -> Result<String> {
     ))
 }
 
-/// How much of the difference of the means this cause is; 0 if it is none of it.
+/// The part of this cause in the difference of the means; 0 if it has none.
 fn difference_ms(compared: &Value, cause: &str) -> Result<f64> {
     let causes = compared.pointer("/platforms/0/mean/causes").and_then(Value::as_array);
     let causes = causes.context("`compare` tells of no causes")?;
@@ -155,8 +156,8 @@ fn difference_ms(compared: &Value, cause: &str) -> Result<f64> {
     Ok(ns.context("`compare` tells of no difference")? / 1e6)
 }
 
-/// Excess due to `helper.runq` in each slow request whose helper is late by more than a trifle, ms. Means of
-/// all requests hide it: a burst in a ninth of them is less than the machine's change from run to run.
+/// Excess due to `helper.runq` in each slow request with a clearly late helper, ms. Means over all requests
+/// would hide it: a burst in a ninth of them is less than the machine's drift from run to run.
 fn late_helpers_ms(summary: &Value) -> Vec<f64> {
     const LEAST_MS: f64 = 5.0;
     let slowest = summary.pointer("/groups/0/slowest").and_then(Value::as_array).into_iter().flatten();
@@ -193,7 +194,7 @@ fn faults(compared: &Value) -> Result<String> {
     Ok(format!("{:.0} and {:.1}", of("value")?, of("baseline")?))
 }
 
-/// What the command printed, if it ended well.
+/// The output of a command that succeeded.
 fn finished(command: &mut Command) -> Result<Output> {
     let output = command.output().with_context(|| format!("could not start: {command:?}"))?;
     let errors = command::tail(&String::from_utf8_lossy(&output.stderr));

@@ -1,6 +1,5 @@
-//! Time and memory of `compare` and `report` over many large runs: folders that an example makes, half of
-//! them of a slower platform. And how long a browser takes to show that report, made by the same example with
-//! another argument.
+//! Time and memory of `compare` and `report` over many large runs, from folders that an example makes, half
+//! of them for a slower platform. Also the time that a browser takes to show that report.
 
 use std::{
     fs,
@@ -18,15 +17,15 @@ use crate::{apt, command};
 
 const RUNS: usize = 20;
 const REQUESTS: usize = 10_000;
-/// Long waits of each request, as many as a guest with a neighbour has: a page with none would be light.
+/// Long waits of each request, as many as in a guest with a neighbour: a page without waits would be small.
 const WAITS: usize = 8;
 /// The browser, which the page's tests use too.
 const CHROMIUM: &str = "chromium";
-/// Between two looks at the memory of a process: its peak is kept by the kernel, so only what it takes in the
-/// last of them can be missed.
+/// Interval between readings of a process's memory. The kernel keeps the peak, so only what it takes after
+/// the last reading can be missed.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A row of each verb, and one of the page.
+/// A row for each verb, and one for the page.
 pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let folder = make(bench, "compared", [RUNS, REQUESTS, WAITS])?;
     let verbs: [(&[&str], &str); 2] = [(&["compare", "--json"], "2 s, 300 MB"), (&["report"], "")];
@@ -51,9 +50,8 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// How long Chromium takes to show a report of these folders, each time from its own start: from the
-/// beginning of the navigation until something is painted, all of the file is loaded, and the first charts
-/// are on the screen.
+/// Time that Chromium takes to show a report of these folders, each time newly started: from the start of
+/// navigation to the first paint, to the whole page loaded, and to the first charts on the screen.
 fn opened(bench: &Bench<'_>, folder: &Path) -> Result<Row> {
     const NAMES: [&str; 3] = ["first_paint_ms", "load_ms", "charts_ms"];
     let page = folder.with_extension("html");
@@ -85,7 +83,7 @@ fn opened(bench: &Bench<'_>, folder: &Path) -> Result<Row> {
     Ok(row(medians.join(", ")))
 }
 
-/// A folder of run folders, made anew: so many, of so many requests, of so many waits each.
+/// A new folder of run folders: how many, requests in each, waits in each request.
 pub(super) fn make(bench: &Bench<'_>, name: &str, numbers: [usize; 3]) -> Result<PathBuf> {
     let folder = bench.folder()?.join(name);
     if folder.exists() {
@@ -101,7 +99,7 @@ pub(super) fn make(bench: &Bench<'_>, name: &str, numbers: [usize; 3]) -> Result
     Ok(folder)
 }
 
-/// How long one run of the agent took, and the largest resident set in bytes.
+/// Duration of one run of the agent, and its peak resident set, bytes.
 pub(super) fn run(command: &mut Command) -> Result<(Duration, u64)> {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;

@@ -1,4 +1,4 @@
-//! Time and memory of `explain` over one large run: a folder of a million requests, which an example makes.
+//! Time and memory of `explain` over one large run, a folder of a million requests that an example makes.
 
 use std::{fs, process::Command};
 
@@ -12,7 +12,7 @@ use super::{
 
 const REQUESTS: usize = 1_000_000;
 
-/// A row.
+/// One row.
 pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let parent = make(bench, "explained", [1, REQUESTS, 1])?;
     let folder = fs::read_dir(&parent)?.next().context("the example made no folder")??.path();

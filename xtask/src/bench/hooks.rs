@@ -1,6 +1,7 @@
-//! Cost of one run of a program by the kernel's own statistics, and of one edge to the program that fires it.
+//! Cost of one run of a BPF program, by the kernel's own statistics, and of one edge for the program that
+//! fires it.
 //!
-//! The statistics add their own cost (two clock reads) to real and empty programs alike.
+//! The statistics add their own cost (two clock reads) to real and empty BPF programs alike.
 
 use std::process::Command;
 
@@ -12,14 +13,14 @@ use super::{
     ratio::{Ratio, median},
 };
 
-/// Hooks that the load below fires often enough to mean anything.
+/// Hooks that the load below fires often enough for a mean.
 const HOOKS: [&str; 3] = ["sched_switch", "sched_waking", "sched_wakeup"];
 const VARIANTS: [(&str, &[&str]); 3] =
     [("empty", &["empty"]), ("untracked", &["ledger"]), ("tracked", &["ledger", "--track"])];
 /// Round trips of the pipe: 0.2 s.
 const TRIPS: &str = "100000";
 const EDGES: &str = "200000";
-/// Threads beside the one that fires edges, whose ledgers each edge sums.
+/// Threads beside the one that fires edges; each edge sums their ledgers.
 const BESIDE: u32 = 32;
 
 /// ns per run of each program, tracked and untracked, against an empty program on the same hook.
@@ -78,7 +79,7 @@ pub(crate) fn edge_rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         let text = std::fs::read_to_string(&file).context("the edges' program wrote no result")?;
         text.trim().parse().context("the edges' program wrote no number")
     })?;
-    // A result file that is left behind does no harm.
+    // A result file that stays does no harm.
     let _ = std::fs::remove_file(&file);
     let row = |index: usize| Row {
         what: format!("marker edge, {}", variants[index].0),

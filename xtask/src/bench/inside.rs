@@ -1,8 +1,7 @@
-//! What lies inside account `cpu`, by our sampler and by perf's at the same time: shares of one thread's
-//! samples.
+//! Parts of account `cpu` by our sampler and by perf's at the same time: shares of one thread's samples.
 //!
-//! perf walks the stack of each sample; our program looks at two words. The thread is the workload's main
-//! one, from its start to its end.
+//! perf walks the stack of each sample; our program reads two words. The thread is the workload's main one,
+//! from its start to its end.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -15,18 +14,17 @@ use serde_json::Value;
 
 use super::{Bench, Row, two_results};
 
-/// 10 s, so some 10,000 samples of either.
+/// Requests: 10 s, and so some 10,000 samples of each sampler.
 const REQUESTS: &str = "100";
-/// Per second. Not ours, so that the two do not go in step.
+/// perf's samples per second. Different from ours, so that the two do not coincide.
 const FREQUENCY: &str = "1009";
-/// Names of our counts. Samples of none of them are the kernel's own: interrupts themselves and the
-/// scheduler.
+/// Names of our counts. Samples in none of them belong to the kernel itself: interrupts and the scheduler.
 const KINDS: [&str; 5] = ["user", "spin", "fault", "syscall", "irq"];
 const ELSEWHERE: usize = KINDS.len();
 /// Libraries that busy-wait, by prefix of their file names.
 const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
 
-/// What handles softirqs: from 6.10 on, and before.
+/// Kernel functions that handle softirqs: from 6.10 on, and before.
 const SOFTIRQS: [&str; 2] = ["handle_softirqs", "__do_softirq"];
 
 /// The share of each kind, by both.
@@ -43,7 +41,7 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let process = summary.pointer("/processes/0").context("the agent saw no process")?;
     let pid = process["pid"].as_u64().context("the agent says no `pid`")?;
     let theirs = by_perf(&data, pid)?;
-    // Tens of megabytes that nobody needs.
+    // The recording has tens of megabytes and is not needed any more.
     let _ = std::fs::remove_file(&data);
     let ours = by_agent(process)?;
     let (of_ours, of_theirs) = (ours.iter().sum::<u64>(), theirs.iter().sum::<u64>());

@@ -1,8 +1,9 @@
-//! The verb `bench`: what observing costs, measured side by side in one run, as ratios with their spread.
+//! The verb `bench`: the cost of observing, measured with and without it in one run, as ratios with their
+//! spread.
 //!
-//! Prints a table and writes the same numbers to target/bench/bench.json. Nothing is asserted about time:
-//! machines are noisy, and a number is for people to judge. Rounds of all variants alternate, so that drift
-//! hits each alike.
+//! Prints a table and writes the same numbers to target/bench/bench.json. It asserts nothing about time:
+//! machines are noisy, and people judge the numbers. Rounds of all variants alternate, so that drift of the
+//! machine affects each alike.
 
 mod busy;
 mod causes;
@@ -38,7 +39,7 @@ use crate::{
     Xtask, apt, artifact, command, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
 };
 
-/// Programs that are measured against, and the packages that hold them.
+/// Other programs in the comparison, and the Debian packages that have them.
 const PEERS: [(&str, &[&str]); 5] = [
     ("bpftool", &["bpftool"]),
     ("perf", &["linux-perf"]),
@@ -47,37 +48,37 @@ const PEERS: [(&str, &[&str]); 5] = [
     ("runqlat", &["libbpf-tools"]),
 ];
 
-/// Programs of ours that are measured with.
+/// Our examples that benchmarks run.
 const EXAMPLES: [&str; 5] = ["hooks", "edges", "storm", "busy", "made_folders"];
 
 /// One line of the table.
 pub(crate) struct Row {
-    /// What was measured.
+    /// Name of the measurement.
     pub(crate) what: String,
-    /// Measured, with its unit.
+    /// The result, with its unit.
     pub(crate) measured: String,
-    /// Against what it is set, as a ratio.
+    /// Ratio to what it is compared with.
     pub(crate) ratio: Option<Ratio>,
-    /// What the ratio is of.
+    /// What it is compared with.
     pub(crate) against: &'static str,
-    /// The budget, in words.
+    /// The budget.
     pub(crate) budget: &'static str,
 }
 
-/// What is measured with.
+/// Programs and settings of a benchmark.
 pub(crate) struct Bench<'a> {
     xtask: &'a Xtask,
     /// The static agent.
     agent: PathBuf,
     /// `guestscope-workloads`, with libtorch.
     workloads: PathBuf,
-    /// The example that holds programs in place while a command runs.
+    /// The example that keeps BPF programs attached while a command runs.
     hooks: PathBuf,
     /// The example that fires edges.
     edges: PathBuf,
     /// The example that makes phases and switches at given rates.
     storm: PathBuf,
-    /// The example that does the same arithmetic again and again.
+    /// The example that repeats the same arithmetic.
     busy: PathBuf,
     /// The example that makes run folders.
     made_folders: PathBuf,
@@ -85,7 +86,7 @@ pub(crate) struct Bench<'a> {
     rounds: usize,
 }
 
-/// What can be measured by itself.
+/// A benchmark that can be run by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Part {
     /// ns of one run of each program
@@ -134,7 +135,7 @@ impl Part {
             Self::Python => python::rows(bench),
             Self::Causes => causes::rows(bench),
             Self::Pytorch => pytorch::rows(bench),
-            // It judges and tells by itself.
+            // It prints and judges by itself.
             Self::Soak => Ok(Vec::new()),
         }
     }
@@ -157,7 +158,7 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize, soak: Soak)
         None => artifact::workloads(xtask, Some(&libtorch))?,
     };
     let ([hooks, edges, storm, busy, made_folders], agent) = if parts == [Part::Pytorch] {
-        // Nothing is observed there.
+        // These parts observe nothing.
         Default::default()
     } else {
         kernel::ensure(xtask);
@@ -177,7 +178,7 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize, soak: Soak)
     Ok(true)
 }
 
-/// A program that the environment names, so that one is measured which is built already.
+/// A built program that an environment variable names, to measure that one.
 pub(crate) fn built(variable: &str) -> Result<Option<PathBuf>> {
     let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from) else {
         return Ok(None);
@@ -211,7 +212,7 @@ fn json_of(command: &mut Command) -> Result<Value> {
     serde_json::from_str(line).with_context(|| format!("not understood: {name}: {line}"))
 }
 
-/// The JSON of a program and of the agent that observed it, which share standard output.
+/// The JSON of a program and of the agent that observed it, both from the same standard output.
 pub(crate) fn two_results(text: &str) -> Result<(Value, Value)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let program = values.next().context("no result of the program")??;
@@ -220,27 +221,26 @@ pub(crate) fn two_results(text: &str) -> Result<(Value, Value)> {
 }
 
 impl Bench<'_> {
-    /// Where everything is put.
+    /// The folder for all files of a benchmark.
     fn folder(&self) -> Result<PathBuf> {
         let folder = self.xtask.workspace.target.join("bench");
         fs::create_dir_all(&folder)?;
         Ok(folder)
     }
 
-    /// The agent, with JSON as its summary, about to run this program.
+    /// The agent, with a JSON summary, as the command that runs this program.
     fn observe(&self, name: &str, program: &Path) -> Result<Command> {
         Ok(self.observe_into(&self.folder()?.join("runs"), name, program))
     }
 
-    /// The same, its run folder made in this one.
+    /// The same with its run folder in this folder.
     fn observe_into(&self, output: &Path, name: &str, program: &Path) -> Command {
         let mut command = Command::new(&self.agent);
         command.args(["run", "--json", "--name", name, "--output"]).arg(output).arg("--").arg(program);
         command
     }
 
-    /// `rounds` measurements of each variant, one round of all after the other. The order turns with the
-    /// rounds.
+    /// `rounds` measurements of each variant, all variants in each round, whose order rotates.
     fn alternate<T>(
         &self,
         label: &str,
@@ -278,7 +278,7 @@ fn tell(bench: &Bench<'_>, rows: &[Row]) -> Result<()> {
 }
 
 impl Row {
-    /// What stands for itself, against nothing.
+    /// A row without a comparison.
     fn alone(what: impl Into<String>, measured: String, budget: &'static str) -> Self {
         Self { what: what.into(), measured, ratio: None, against: "", budget }
     }

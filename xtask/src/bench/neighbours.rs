@@ -1,4 +1,4 @@
-//! Threads that keep this machine's CPUs busy beside what is measured, one bound to each CPU, until they are
+//! Threads that keep this machine's CPUs busy beside a measurement, one pinned to each CPU, until they are
 //! dropped.
 
 use std::{
@@ -19,13 +19,13 @@ use nix::{
     unistd::Pid,
 };
 
-/// How a neighbour takes its CPU.
+/// How a neighbour uses its CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Manner {
-    /// Always, as an ordinary thread, scheduled like others.
+    /// Always, as an ordinary thread.
     Loop,
-    /// For `size` of its own CPU time in every `period`, before every ordinary thread. The CPUs' turns are
-    /// evenly spaced.
+    /// For `size` of CPU time in every `period`, with priority over every ordinary thread. The bursts of
+    /// different CPUs are evenly spaced.
     Burst { size: Duration, period: Duration },
 }
 
@@ -52,14 +52,14 @@ impl Neighbours {
         Ok(neighbours)
     }
 
-    /// Starts one; it is in place before this returns.
+    /// Starts one; its thread is pinned before this returns.
     fn start_on(&mut self, cpu: usize, manner: Manner, first: Instant) -> Result<()> {
         let (placed, is_placed) = mpsc::channel();
         let ended = Arc::clone(&self.ended);
         self.threads.push(thread::spawn(move || {
             let done = place(cpu, manner);
             let stays = done.is_ok();
-            // The caller may have given up.
+            // The receiver may be gone.
             let _ = placed.send(done);
             if stays {
                 work(manner, first, &ended);
@@ -73,13 +73,13 @@ impl Drop for Neighbours {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // They cannot panic.
+            // The threads cannot panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Binds the calling thread to a CPU, with the priority that it needs.
+/// Pins the calling thread to a CPU and sets its priority.
 fn place(cpu: usize, manner: Manner) -> nix::Result<()> {
     let mut only = CpuSet::new();
     only.set(cpu)?;

@@ -1,8 +1,8 @@
-//! `perf bench sched pipe` pinned to one CPU: what observers add to a round trip (two switches, two
-//! wake-ups).
+//! `perf bench sched pipe` pinned to one CPU: the time that observers add to a round trip (two switches, two
+//! wakeups).
 //!
-//! Pinned it is steady to a few per cent; unpinned it is not worth measuring. Peers measure less than we do:
-//! bpftrace and libbpf-tools' runqlat here tell run-queue latency alone.
+//! Pinned, it varies by a few per cent; unpinned, too much to be measured. The other observers measure less
+//! than we do: bpftrace and libbpf-tools' runqlat only measure run-queue latency here.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -18,13 +18,14 @@ use super::{
 };
 use crate::{command, process};
 
-/// Runs under one observer in a round. Each takes 0.2 s.
+/// Runs under one observer in a round, 0.2 s each.
 const RUNS: &str = "for run in $(seq 15); do taskset -c 1 perf bench sched pipe -l 40000 || exit 1; done";
-/// Last runs that count, by their median: a neighbour that takes the CPU for a moment spoils one of them. In
-/// the first 0.3 s threads have the sampler's clocks, and for a second after that the kernel goes on looking
-/// for clocks at every switch: a round trip took 6.7 us in the one, 6.2 in the other, and 6.0 from then on.
+/// The last runs count, by their median: a neighbour that takes the CPU for a moment spoils one of them. In
+/// the first 0.3 s threads have the sampler's clocks, and for a second after that the kernel still looks for
+/// clocks at every switch: a round trip took 6.7 us in the first time, 6.2 in the second, and 6.0 from then
+/// on.
 const COUNTED: usize = 7;
-/// Run-queue latency as one writes it in bpftrace.
+/// A usual bpftrace script for run-queue latency.
 const SCRIPT: &str = "
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @q[args->pid] = nsecs; }
 tracepoint:sched:sched_switch {
@@ -39,7 +40,8 @@ enum Observer {
     Nothing,
     Empty,
     Untracked,
-    /// Tracked without the sampler's clock in each thread, which the kernel stops and starts at every switch.
+    /// Tracked, without the sampler's clock in each thread, which the kernel stops and starts at every
+    /// switch.
     Unsampled,
     Tracked,
     Runqlat,
@@ -79,7 +81,7 @@ impl Observer {
     }
 }
 
-/// Added time per round trip.
+/// Time added to a round trip.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let mut observers =
         vec![Observer::Nothing, Observer::Empty, Observer::Untracked, Observer::Unsampled, Observer::Tracked];
@@ -159,7 +161,7 @@ fn trip_ns(bench: &Bench<'_>, observer: Observer) -> Result<f64> {
     Ok(median(&us[us.len() - COUNTED..]) * 1000.0)
 }
 
-/// Starts a peer and waits until it is at work: until it says so, or for 2 s if it never does.
+/// Starts an observer and waits until it is attached: until it says so, or for 2 s if it never does.
 fn start(program: &str, arguments: &[&str], ready: Option<&str>) -> Result<Child> {
     let mut start = Command::new(program);
     start.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -1,5 +1,4 @@
-//! Programs in Python that nobody edited, with and without the agent and its automatic marks, in alternating
-//! pairs.
+//! Unmodified Python programs with and without the agent and its automatic marks, in alternating pairs.
 
 use std::{
     io::{Read as _, Write as _},
@@ -25,11 +24,11 @@ use crate::{process, python::Python};
 const ASGI: &str = include_str!("asgi.py");
 const FORWARD: &str = include_str!("forward.py");
 const RANGES: &str = include_str!("ranges.py");
-/// Ranges per run: 0.2 s.
+/// Ranges in a run, 0.2 s.
 const FIRED: &str = "100000";
-/// Inferences per run: 4 s.
+/// Inferences in a run, 4 s.
 const REQUESTS: &str = "120";
-/// How long a server is asked in each round, after the requests that warm its caches.
+/// Time of load on a server in each round, after the requests that warm its caches.
 const ASKED: Duration = Duration::from_secs(3);
 const WARMUP: u32 = 200;
 /// Time for the server's imports.
@@ -65,7 +64,7 @@ fn ranges(bench: &Bench<'_>) -> Result<Row> {
     Ok(Row::alone("NVTX range of Python, observed", format!("+{:.0} ns", median(&added)), "<= +1500 ns"))
 }
 
-/// A number that the program prints as JSON, in front of the agent's summary where it is observed.
+/// A number in the program's JSON, which precedes the agent's summary if the program is observed.
 fn number(command: &mut Command, observed: bool, key: &str) -> Result<f64> {
     let outcome = if observed {
         let output = command.output().context("could not start the agent")?;
@@ -136,7 +135,7 @@ fn throughput(port: u16) -> Result<f64> {
     Ok(f64::from(count) / begin.elapsed().as_secs_f64())
 }
 
-/// The answer is its head and ten digits.
+/// The answer has a head and ten digits.
 fn ask(stream: &mut TcpStream) -> Result<()> {
     stream.write_all(QUESTION)?;
     let (mut answer, mut part) = (Vec::new(), [0; 1024]);

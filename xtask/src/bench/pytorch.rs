@@ -1,8 +1,9 @@
-//! Our workloads beside PyTorch, torchvision and Pillow: the same inputs, weights and threads, in turns.
+//! Our workloads compared with PyTorch, torchvision and Pillow: the same inputs, weights and threads, in
+//! turns.
 //!
-//! The first row says that both compute the same, by the workloads' tests that run PyTorch itself: speeds of
-//! programs that differ mean nothing, so the verb fails then. After that `beside.py` is the other side.
-//! Ratios are of speeds, round by round: above 1 ours is faster.
+//! The first row says that both compute the same, by the workloads' tests that run PyTorch: if they differ,
+//! speeds mean nothing, and the verb fails. After that `beside.py` is the other side. Ratios are of speeds,
+//! round by round: above 1 ours is faster.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -17,36 +18,38 @@ use super::{
 use crate::{artifact, command, libtorch::Libtorch, python::Python, test::libtest};
 
 const SCRIPT: &str = include_str!("beside.py");
-/// Names a Python that has all of it already.
+/// Variable with a Python that has all packages already.
 const PYTHON: &str = "GUESTSCOPE_TORCHVISION_PYTHON";
-/// What both do in a round, in turns of so many milliseconds.
+/// Work of both sides in a round, in turns of `turn_ms`.
 struct Work {
-    /// Requests or steps before those.
+    /// Requests or steps before the measured ones.
     warmup: u32,
-    /// Requests or steps.
+    /// Measured requests or steps.
     count: u32,
     turn_ms: u64,
 }
 
-/// 10 s of pictures. A turn cuts one in ten, which no median sees.
+/// 10 s of pictures. The end of a turn interrupts one in ten, which does not change a median.
 const PICTURES: Work = Work { warmup: 5, count: 150, turn_ms: 700 };
 /// 20 s of text.
 const TEXTS: Work = Work { warmup: 1, count: 10, turn_ms: 3_000 };
 /// 35 s of training.
 const STEPS: Work = Work { warmup: 1, count: 4, turn_ms: 6_000 };
-/// The tests that run PyTorch or torchvision themselves; the others know numbers that those printed once.
+/// The tests that run PyTorch or torchvision themselves; other tests compare with numbers that those printed
+/// once.
 const ASKING: [&str; 3] = [
     "full_models_agree_with_pytorch",
     "agrees_with_the_whole_of_torchvision",
     "all_outputs_are_torchvisions",
 ];
-/// How many those are: the last one has a case for each of three networks.
+/// Number of those tests: the last one has a case for each of three networks.
 const ASKED: u64 = 5;
-/// Limit for building the tests and running them: 5 minutes on two cores.
+/// Limit for building and running the tests, which takes 5 minutes on two cores.
 const LIMIT: Duration = Duration::from_mins(30);
 
-/// Freed memory stays in the process, on both sides. By default malloc gives it back or not depending on what
-/// lies behind it: 5,383 first touches per picture in our process and 20 in Python's, an eighth of the time.
+/// Freed memory stays in the process, on both sides. By default it depends on the memory after it whether
+/// malloc returns it: 5,383 first touches per picture in our process and 20 in Python's, an eighth of the
+/// time.
 const KEPT: [(&str, &str); 2] =
     [("MALLOC_MMAP_THRESHOLD_", "33554432"), ("MALLOC_TRIM_THRESHOLD_", "2147483647")];
 
@@ -79,7 +82,7 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
 }
 
 impl Beside<'_> {
-    /// Pictures, a text and weights, once.
+    /// Makes pictures, a text and weights, once.
     fn prepare(&self) -> Result<()> {
         if self.folder.join("bert.safetensors").exists() {
             return Ok(());
@@ -91,7 +94,7 @@ impl Beside<'_> {
         Ok(())
     }
 
-    /// A command of the Python, whose libtorch is not ours.
+    /// A command of the Python, which has its own libtorch.
     fn python(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.python);
         command.env_remove("LD_LIBRARY_PATH").envs(KEPT).arg(&self.script).arg(verb).arg(&self.folder);
@@ -114,7 +117,7 @@ impl Beside<'_> {
         command
     }
 
-    /// Rounds of both, in which ours begins and theirs in turn.
+    /// Rounds of both sides, which take turns in being first.
     fn rounds(
         &self,
         label: &str,
@@ -138,13 +141,13 @@ impl Beside<'_> {
         Ok(outcomes)
     }
 
-    /// Row about the outputs of all models at full scale, as the tests compare them.
+    /// Row about the outputs of all models at full scale, compared by the tests.
     fn outputs(&self) -> Result<Row> {
         let xtask = self.bench.xtask;
         let mut tests = artifact::workloads_cargo(xtask, "test", Some(&Libtorch::ensure(xtask)?));
         tests.args(["--features", "torchvision-tests", "--no-fail-fast"]);
         tests.args(["--test", "pytorch", "--test", "torchvision", "--test", "trained"]);
-        // Each test has one thread, and its Python another. Cargo runs them in a folder of their own.
+        // Each test has one thread, and its Python another. Cargo runs the tests in their own folder.
         tests
             .args(["--", "--test-threads", "1"])
             .args(ASKING)
@@ -160,7 +163,7 @@ impl Beside<'_> {
         };
         let passed = libtest::tally(&text).passed;
         if passed != ASKED {
-            // A name that no test has any more would run nothing, and that would pass.
+            // A name that no test has would run nothing, and pass.
             step.failed();
             anyhow::bail!("{passed} tests that ask PyTorch ran instead of {ASKED}: {}", log.display());
         }
@@ -209,7 +212,7 @@ impl Beside<'_> {
         Row {
             what: format!("{what}, {} threads", self.threads),
             measured: format!("{:.2} ms against {:.2}", ms(0), ms(1)),
-            // Ratio of speeds: theirs by ours, as both are times.
+            // Ratio of speeds: their time divided by ours.
             ratio: Ratio::new(&ns[1], &ns[0]),
             against: "of PyTorch",
             budget,
@@ -223,8 +226,8 @@ fn both(outcomes: &[[Outcome; 2]], of: impl Fn(&[Outcome; 2]) -> Result<[f64; 2]
     Ok([0, 1].map(|side| rounds.iter().map(|round| round[side]).collect()))
 }
 
-/// ns of a request or step, warm-up included: a turn's end cuts most of them, so that their own times say
-/// little.
+/// ns of a request or step, warm-up included: the ends of turns interrupt most of them, so their own times
+/// mean little.
 fn each(outcomes: &[[Outcome; 2]], work: &Work) -> Result<[Vec<f64>; 2]> {
     let count = f64::from(work.warmup + work.count);
     both(outcomes, |sides| Ok([0, 1].map(|side| sides[side].worked.as_nanos() as f64 / count)))

@@ -1,7 +1,7 @@
 //! Ratios of paired measurements with an interval: the mean of the logarithms and Student's t.
 //!
-//! Pairs come from the same round, so that drift of the machine cancels. A ratio of medians would need no
-//! pairs and would take the drift for a difference.
+//! Pairs come from the same round, so drift of the machine cancels. A ratio of medians needs no pairs, but
+//! would show drift as a difference.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ const T: [f64; 30] = [
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// A ratio and where it may lie.
+/// A ratio with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ratio {
     /// Geometric mean of the pairs' ratios.
@@ -20,13 +20,13 @@ pub(crate) struct Ratio {
     pub(crate) low: f64,
     /// Upper end.
     pub(crate) high: f64,
-    /// Pairs.
+    /// Number of pairs.
     pub(crate) rounds: usize,
 }
 
 impl Ratio {
     /// Ratio of `measured` to `base`, pair by pair. None without two pairs of positive numbers: a difference
-    /// that came out negative in the noise has no logarithm, and leaving it out would be a lie.
+    /// that noise made negative has no logarithm, and leaving it out would bias the mean.
     pub(crate) fn new(measured: &[f64], base: &[f64]) -> Option<Self> {
         let pairs = measured.iter().zip(base);
         let logs: Vec<f64> = pairs.map(|(measured, base)| (measured / base).ln()).collect();
@@ -49,7 +49,7 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// The middle one.
+/// The median.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,6 +1,6 @@
-//! Share of all CPUs' time that observing takes while ResNet-50 keeps them busy: the programs in the kernel,
-//! by its own statistics, and the agent. A noisy machine hides a hundredth of throughput; these sums do not
-//! depend on it.
+//! Share of all CPUs' time that observing takes while ResNet-50 keeps them busy: the BPF programs, by the
+//! kernel's own statistics, and the agent. Noise hides a hundredth of throughput, but does not affect these
+//! sums.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use super::{Bench, Row, two_results};
 
-/// A minute and less: the agent's start has to weigh as little as in a run of any length.
+/// Requests: up to a minute, so that the agent's start weighs little.
 const REQUESTS: &str = "400";
-/// Between looks at the programs, which are gone with the agent.
+/// Interval between readings of the BPF programs' statistics, which vanish with the agent.
 const LOOK: Duration = Duration::from_millis(200);
-/// Number of programs that are listed by name.
+/// Number of BPF programs that are listed by name.
 const LARGEST: usize = 3;
 
 /// One row.
@@ -29,8 +29,8 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let file = bench.folder()?.join("share.json");
     let mut observed = bench.observe("share", &bench.workloads)?;
     observed.args(["infer", "ic", "--requests", REQUESTS, "--json"]);
-    // The example turns on the kernel's statistics while the command runs, whose output comes over standard
-    // error.
+    // The example switches the kernel's statistics on while the command runs; the command's output is on
+    // standard error.
     let mut command = Command::new(&bench.hooks);
     command.args(["none", "--stats", "--"]).arg(observed.get_program()).args(observed.get_args());
     command.stdout(Stdio::null()).stderr(File::create(&file)?);
@@ -58,7 +58,7 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     )])
 }
 
-/// One program, as bpftool lists it.
+/// One BPF program, as bpftool lists it.
 struct Program {
     id: u64,
     name: String,
@@ -81,7 +81,7 @@ fn programs() -> Result<Vec<Program>> {
         .collect())
 }
 
-/// Run time by name, ns, of the programs that came with this child, as seen when they were last there.
+/// Run time by name, ns, of the BPF programs that this child loaded, as last seen.
 fn watch(child: &mut Child, others: &BTreeSet<u64>) -> Result<BTreeMap<String, u64>> {
     let mut last: BTreeMap<u64, (String, u64)> = BTreeMap::new();
     while child.try_wait()?.is_none() {

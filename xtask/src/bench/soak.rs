@@ -1,9 +1,9 @@
-//! The agent for as long as one likes beside a busy service, hostile neighbours, and a collector that goes
-//! away.
+//! The agent for any length of time beside a busy service, hostile neighbours, and a collector that is absent
+//! for a while.
 //!
-//! The service makes requests of five phases; the collector is away for a sixth of the time, from a third on.
-//! Prints a row a minute, the slope of the agent's resident set, and whether anything was lost: of spans by
-//! what arrived, of edges by the agent's own books.
+//! The service makes requests of five phases; the collector is absent for a sixth of the time, from a third
+//! on. Prints a row a minute, the slope of the agent's resident set, and all losses: of spans by what
+//! arrived, of edges by the agent's own counters.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::{built, two_results};
 use crate::{Xtask, artifact, kernel, toolchain::Toolchain};
 
-/// Losses by which an edge is not what it was.
+/// Losses of which each concerns an edge.
 const OF_EDGES: [&str; 5] = [
     "kernel_edges",
     "kernel_edges_torn",
@@ -30,14 +30,14 @@ const OF_EDGES: [&str; 5] = [
 ];
 /// Ticks of `/proc/PID/stat` in a second.
 const TICKS_PER_S: f64 = 100.0;
-/// The resident set while the first minute lasts is that of the start.
+/// The resident set in the first minute still grows from the start of the agent.
 const WARM_UP: Duration = Duration::from_mins(1);
-/// More than this is no noise, kB an hour.
+/// Larger slopes are not noise, kB an hour.
 const FLAT_KB_PER_H: f64 = 2_000.0;
-/// The export and the folder at the end take no longer.
+/// Limit for the export and the closing of the folder.
 const END: Duration = Duration::from_mins(15);
 
-/// How long, and how much.
+/// Settings of the verb.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// How long the service runs.
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     pub(crate) rate: u64,
 }
 
-/// What is run.
+/// Programs that take part.
 struct Programs {
     agent: PathBuf,
     soak: PathBuf,
@@ -63,7 +63,7 @@ impl Drop for Helper {
     }
 }
 
-/// The collector, asked by lines.
+/// The collector, which answers commands line by line.
 struct Collector {
     _process: Helper,
     ask: ChildStdin,
@@ -88,7 +88,7 @@ impl Collector {
         Ok(Self { _process: process, ask, answers, endpoint })
     }
 
-    /// What came so far.
+    /// The counts so far.
     fn tell(&mut self, word: &str) -> Result<Value> {
         writeln!(self.ask, "{word}")?;
         let mut line = String::new();
@@ -97,7 +97,7 @@ impl Collector {
     }
 }
 
-/// The agent at a moment.
+/// The agent's state at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     seconds: f64,
@@ -155,7 +155,7 @@ fn soak_in(folder: &Path, programs: &Programs, options: Options) -> Result<bool>
     verdict(&fs::read_to_string(&out)?, &counts, &looks)
 }
 
-/// A row a minute until the agent ends.
+/// Prints a row a minute until the agent ends.
 fn watch(folder: &Path, agent: &mut Child, collector: &mut Collector, minutes: u64) -> Result<Vec<Look>> {
     let start = Instant::now();
     let all = Duration::from_secs(minutes * 60);
@@ -172,7 +172,7 @@ fn watch(folder: &Path, agent: &mut Child, collector: &mut Collector, minutes: u
             state = if word == "away" { "away" } else { "there" };
         }
         let Some(look) = look(agent.id(), start.elapsed()) else { continue };
-        // The end converts and sends: that is not what the slope is about.
+        // The end converts and exports, which is no part of the slope.
         if (WARM_UP..all).contains(&start.elapsed()) {
             looks.push(look);
         }
@@ -194,7 +194,7 @@ fn watch(folder: &Path, agent: &mut Child, collector: &mut Collector, minutes: u
     Ok(looks)
 }
 
-/// None when it has ended.
+/// None once it has ended.
 fn look(pid: u32, since: Duration) -> Option<Look> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
@@ -205,7 +205,7 @@ fn look(pid: u32, since: Duration) -> Option<Look> {
     Some(Look { seconds: since.as_secs_f64(), rss_kb, cpu_s: (number(11)? + number(12)?) / TICKS_PER_S })
 }
 
-/// What the spill takes of the disk.
+/// Size of the spill file on disk, kB.
 fn spilled_kb(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let runs = fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
@@ -214,7 +214,7 @@ fn spilled_kb(folder: &Path) -> u64 {
     spills.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() / 2).sum()
 }
 
-/// Least squares, kB an hour.
+/// Slope by least squares, kB an hour.
 fn slope(looks: &[Look]) -> f64 {
     let count = looks.len() as f64;
     let mean = |of: fn(&Look) -> f64| looks.iter().map(of).sum::<f64>() / count;
@@ -224,7 +224,7 @@ fn slope(looks: &[Look]) -> f64 {
     if below > 0.0 { 3_600.0 * above / below } else { 0.0 }
 }
 
-/// Says it; true if nothing was lost and nothing grew.
+/// Prints the result; true if nothing was lost and the resident set did not grow.
 fn verdict(text: &str, counts: &Value, looks: &[Look]) -> Result<bool> {
     let (program, agent) = two_results(text)?;
     let did = program["spans"].as_u64().context("the program says no `spans`")?;
@@ -234,7 +234,7 @@ fn verdict(text: &str, counts: &Value, looks: &[Look]) -> Result<bool> {
     let sent = agent["export"]["spans_sent"].as_u64().context("the agent says no `spans_sent`")?;
     let (spilled, dropped, rows) = (lost("spans_spilled")?, lost("spans_dropped")?, lost("rows_lost")?);
     let arrived = counts["first"].as_u64().context("the collector says no `first`")?;
-    // After an outage the allocator keeps what the queue took once: what grows goes on growing.
+    // After an outage the allocator keeps the queue's peak; a leak would continue in the last quarter.
     let (over_all, slope) = (slope(looks), slope(&looks[looks.len() * 3 / 4..]));
     let peak = looks.iter().map(|look| look.rss_kb).fold(0.0, f64::max);
     let mut out = std::io::stdout().lock();
@@ -249,7 +249,8 @@ fn verdict(text: &str, counts: &Value, looks: &[Look]) -> Result<bool> {
         out,
         "RSS: {peak:.0} kB at most, {over_all:+.0} kB/h over all, {slope:+.0} kB/h in the last quarter"
     )?;
-    // It is unknown whose spans are in the folder, the program's or the kernel's: none may be left there.
+    // It is unknown whether the spans in the folder are the program's or the kernel's, so none may be left
+    // there.
     let is_whole = edges + dropped + rows + spilled == 0 && arrived >= did;
     let is_well = is_whole && slope < FLAT_KB_PER_H;
     writeln!(out, "{}", if is_well { "nothing lost, nothing grows" } else { "NOT as it shall be" })?;

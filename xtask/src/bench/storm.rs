@@ -1,5 +1,4 @@
-//! What is lost when phases and switches come thick and fast: counts, compared with what the program says
-//! that it did.
+//! Losses at high rates of phases and switches, compared with the program's own counts.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -9,7 +8,7 @@ use super::{Bench, Row, two_results};
 const SECONDS: &str = "60";
 const PHASES_PER_S: &str = "10000";
 const SWITCHES_PER_S: &str = "50000";
-/// Losses by which an edge is not what it was.
+/// Losses of which each concerns an edge.
 const OF_EDGES: [&str; 5] = [
     "kernel_edges",
     "kernel_edges_torn",

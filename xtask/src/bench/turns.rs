@@ -1,8 +1,8 @@
 //! Two programs that take turns: one is stopped while the other works, so that both have the same machine.
 //!
-//! Yields what each printed and how long it worked. One whole program after the other takes half a minute, in
-//! which the speed of a shared machine changes: ratios of ResNet-50 differed by a quarter from round to
-//! round, and by 4 % in turns of 0.7 s.
+//! Yields each one's output and working time. Running one complete program after the other takes half a
+//! minute, in which the speed of a shared machine changes: ratios of ResNet-50 differed by a quarter from
+//! round to round, and by 4 % in turns of 0.7 s.
 
 use std::{
     io::{BufRead as _, BufReader, Read},
@@ -21,20 +21,20 @@ use serde_json::Value;
 
 use crate::{command, process};
 
-/// Asks `guestscope-workloads` for the line that begins its first request.
+/// Asks `guestscope-workloads` to print a line when its first request begins.
 const ASK: (&str, &str) = ("GUESTSCOPE_WORKLOADS_TELL_START", "1");
-/// The line, on standard error.
+/// That line, on standard error.
 const STARTED: &str = "started";
-/// Limit of reading a gigabyte of weights from the disk.
+/// Limit for the start, which may read a gigabyte of weights from the disk.
 const START_LIMIT: Duration = Duration::from_mins(5);
 
-/// What a program said, and where.
+/// A line that a program printed.
 enum Said {
     Output(String),
     Error(String),
 }
 
-/// A program that works on command.
+/// A program that works in turns.
 struct Runner {
     name: String,
     child: Child,
@@ -52,12 +52,12 @@ pub(super) struct Outcome {
     pub(super) worked: Duration,
 }
 
-/// Starts both, one after the other, up to their first request, and lets them work in turns of that length
+/// Starts both, one after the other, up to their first request, and lets them work in turns of length `turn`
 /// until both have printed their line of JSON.
 ///
 /// # Errors
 ///
-/// Where a program ends without such lines, or takes too long to begin.
+/// A program ends without such lines, or takes too long to begin.
 pub(super) fn take(first: &mut Command, second: &mut Command, turn: Duration) -> Result<[Outcome; 2]> {
     let mut runners = [Runner::start(first)?, Runner::start(second)?];
     while runners.iter().any(|runner| runner.result.is_none()) {
@@ -70,10 +70,10 @@ pub(super) fn take(first: &mut Command, second: &mut Command, turn: Duration) ->
 }
 
 impl Runner {
-    /// Waits for its first request, and stops it there.
+    /// Waits for the program's first request, and stops it there.
     fn start(command: &mut Command) -> Result<Self> {
         let name = format!("{command:?}");
-        // Once more for a command of a second round changes nothing.
+        // In later rounds this is set already, which changes nothing.
         process::kill_with_parent(command);
         command.env(ASK.0, ASK.1).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("could not start: {name}"))?;
@@ -97,7 +97,7 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Lets it work for one turn, or to its end if that is sooner.
+    /// Lets it work for one turn, or to its end if that comes first.
     fn work(&mut self, turn: Duration) -> Result<()> {
         if self.result.is_some() {
             return Ok(());
@@ -111,7 +111,7 @@ impl Runner {
                     let value = serde_json::from_str(&line);
                     self.result =
                         Some(value.with_context(|| format!("not understood: {}: {line}", self.name))?);
-                    // The other one has its turn when this one is gone.
+                    // The other one has its turn once this one has ended.
                     self.child.wait()?;
                     return Ok(());
                 }
@@ -160,7 +160,7 @@ impl Drop for Runner {
     }
 }
 
-/// Passes lines on until there are no more.
+/// Forwards lines until the end.
 fn tell(from: impl Read + Send + 'static, to: Sender<Said>, of: fn(String) -> Said) {
     thread::spawn(move || {
         for line in BufReader::new(from).lines() {

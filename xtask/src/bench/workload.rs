@@ -1,4 +1,4 @@
-//! ResNet-50 with and without the agent, in alternating pairs, and what the agent itself takes.
+//! ResNet-50 with and without the agent, in alternating pairs, and the agent's own memory and time.
 
 use std::{path::Path, process::Command};
 
@@ -14,7 +14,7 @@ use super::{
 /// Requests per run: 4 s each.
 const REQUESTS: &str = "100";
 
-/// Throughput with the agent to that without, and the agent's own size and start.
+/// Ratio of the throughput with the agent to that without it, and the agent's size and start.
 pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let result = bench.folder()?.join("runs.json");
     let mut summaries = Vec::new();

@@ -1,5 +1,5 @@
-//! Files that rows read: flights of h2o, and pictures of training. The workloads make them when a row first
-//! needs them; they are removed with the call, since at the studies' sizes they are 16 and 6 GB.
+//! Files that rows read: flights for h2o, pictures for training. The workloads make them when a row first
+//! needs them; they are removed at the end of the call, since at the studies' sizes they take 16 and 6 GB.
 
 use std::{
     fs,
@@ -18,20 +18,20 @@ pub(super) struct Data {
     pub(super) flights: PathBuf,
     /// Shards of labelled JPEG pictures.
     pub(super) shards: PathBuf,
-    /// Whether the flights are of this call, and whole.
+    /// Whether this call has made the flights completely.
     pub(super) has_flights: bool,
-    /// How many pictures of this call there are.
+    /// Number of pictures that this call has made.
     pictures: u32,
 }
 
 impl Data {
-    /// Starts without the files of earlier calls, which were killed.
+    /// Removes the files of earlier calls that were killed.
     pub(super) fn new(folder: &Path) -> Self {
         let (flights, shards) = (folder.join("flights.csv"), folder.join("shards"));
         Self { flights, shards, has_flights: false, pictures: 0 }
     }
 
-    /// Makes what the row of that name reads, if it is missing.
+    /// Makes what the row reads, if it is missing.
     pub(super) fn ensure(&mut self, workloads: &Path, name: &str, full: bool) -> Result<()> {
         if name == plan::PARSE && !self.has_flights {
             let generate = plan::of(plan::GENERATE, full, None, self).words;
@@ -52,7 +52,7 @@ impl Data {
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // Also removes those of a killed call. If that fails, they stay.
+        // Also removes files of a killed call. If that fails, they stay.
         let _ = fs::remove_file(&self.flights);
         let _ = remove_folder(&self.shards);
     }

@@ -1,10 +1,9 @@
-//! The verb `studies`: every row of the workloads' list once under the agent, with the other scenarios of a
-//! study, and one table of the results.
+//! The verb `studies`: every row of the workloads' list once under the agent, with the studies' further
+//! scenarios, and one table of the results.
 //!
-//! Prints workload, median and phases, speed, and the share of each account, and keeps the same in
-//! target/studies/studies.json, where rows of earlier calls stay, and are printed below, until they run
-//! again. Sizes are those of the studies with --full; else a row that would take an hour is cut, and its line
-//! says to what.
+//! Prints each workload's median, its phases, its speed, and the share of each account, and keeps the same in
+//! target/studies/studies.json. Rows of earlier calls stay there and are printed below, until they run again.
+//! --full uses the studies' sizes; otherwise a row that would take an hour is cut, and its line says to what.
 
 mod data;
 mod plan;
@@ -41,7 +40,7 @@ pub(crate) struct Options {
     pub(crate) threads: Option<u16>,
 }
 
-/// Context of the rows.
+/// State while rows run.
 struct Study<'a> {
     options: &'a Options,
     agent: PathBuf,
@@ -116,8 +115,8 @@ fn listed(workloads: &Path) -> Result<Vec<String>> {
     Ok(names.chain(plan::scenarios().map(str::to_owned)).collect())
 }
 
-/// Rows whose names begin with a given one; an exact name gives that row in all its sizes, and no scenario of
-/// it.
+/// Rows whose names begin with one of those asked for; an exact name gives that row in all its sizes, without
+/// its scenarios.
 fn chosen(all: &[String], asked: &[String]) -> Result<Vec<String>> {
     let fits = |name: &str, begin: &str| {
         let is_exact = all.iter().any(|other| other == begin);

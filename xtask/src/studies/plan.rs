@@ -1,11 +1,11 @@
-//! The size of each row: as in its study, or fewer steps, requests or rows of the same size, so that it takes
-//! minutes on two cores. Yields arguments.
+//! The size of each row: as in its study, or with fewer steps, requests or lines, so that it takes minutes on
+//! two cores. Yields arguments.
 
 use std::ffi::OsString;
 
 use super::data::Data;
 
-/// The row that writes flights, and the one that reads what it wrote.
+/// The row that writes flights, and the one that reads them.
 pub(super) const GENERATE: &str = "h2o generate";
 pub(super) const PARSE: &str = "h2o parse";
 
@@ -13,13 +13,13 @@ pub(super) const PARSE: &str = "h2o parse";
 pub(super) struct Planned {
     /// The arguments of `guestscope-workloads`.
     pub(super) words: Vec<OsString>,
-    /// For people: what was cut, if anything was.
+    /// For people: what was cut, if anything.
     pub(super) cut: Option<&'static str>,
 }
 
-/// Rows that are another scenario of a listed one: Lin, Pai & Chou's with pictures from the disk, with a
-/// parameter server and two workers, and beside a second job. Plans of the lab have the network between the
-/// workers.
+/// Rows for further scenarios of a listed one, those of Lin, Pai & Chou: with pictures from the disk, with a
+/// parameter server and two workers, and beside a second job. The network between the workers is in plans of
+/// the lab.
 const SCENARIOS: [(&str, &str); 6] = [
     ("train inception3 real", "train inception3"),
     ("train resnet50 real", "train resnet50"),
@@ -34,14 +34,14 @@ const BESIDE: &str = "train alexnet-tf --batch 512 --steps 100000";
 
 /// Suffix of rows that read pictures.
 const REAL: &str = " real";
-/// Pictures at full size, 110 steps, and in the cut row, so that none is read twice: a second read comes from
-/// the page cache.
+/// Number of pictures at full and at cut size: enough for all steps, so that none is read twice, since a
+/// second read would come from the page cache.
 const PICTURES: [(&str, u32, u32); 2] = [("train alexnet", 110 * 512, 4 * 512), ("train", 110 * 32, 11 * 32)];
 
 /// Prefix of a name, arguments of the study's size, arguments of the cut size, and what was cut.
 type Size = (&'static str, &'static [&'static str], &'static [&'static str], &'static str);
 
-/// The first match counts. Studies' sizes that are the workloads' defaults need no arguments.
+/// The first match decides. Sizes of studies that are the workloads' defaults need no arguments.
 const SIZES: &[Size] = &[
     ("infer ic", &[], &[], ""),
     ("infer nlp", &[], &["--requests", "20", "--warmup", "2"], "20 requests of 1,000"),
@@ -70,7 +70,7 @@ const SIZES: &[Size] = &[
     ("train alexnet", &[], &["--steps", "3", "--warmup", "1"], "3 steps of 100"),
     ("train", &[], &["--steps", "10", "--warmup", "1"], "10 steps of 100"),
     (GENERATE, &["--rows", "152000000"], &["--rows", "1000000"], "1 of 152 million flights"),
-    // Bound by the disk, as in the study: what was just written may all be in the page cache.
+    // Bound by the disk, as in the study: without this, what was just written may still be in the page cache.
     (PARSE, &["--cold"], &["--cold"], "1 of 152 million flights"),
     ("h2o glm", &["--fits", "100"], &["--fits", "100"], ""),
     ("h2o mlp", &[], &[], ""),
@@ -79,12 +79,12 @@ const SIZES: &[Size] = &[
 /// Rows that accept a number of threads.
 const THREADED: [&str; 6] = ["infer ic", "infer nlp", "infer rs", "infer sr", "train", "h2o mlp"];
 
-/// Names of the rows that the workloads' list lacks.
+/// Names of the rows that are not in the workloads' list.
 pub(super) fn scenarios() -> impl Iterator<Item = &'static str> {
     SCENARIOS.iter().map(|(name, _)| *name)
 }
 
-/// How many pictures the row of that name reads.
+/// Number of pictures that the row reads.
 pub(super) fn pictures(name: &str, full: bool) -> u32 {
     let of = PICTURES.iter().find(|(begin, ..)| name.ends_with(REAL) && name.starts_with(begin));
     of.map_or(0, |(_, whole, cut)| if full { *whole } else { *cut })

@@ -1,4 +1,4 @@
-//! The state of all rows: for each the last run that ended well, in whichever call.
+//! Results of all rows: for each the last run that succeeded, in any call.
 //!
 //! Yields `studies.json`, written after every row, so that an interrupted call loses one row and not hours.
 
@@ -19,11 +19,11 @@ pub(super) struct Record {
 #[derive(Default, Serialize, Deserialize)]
 struct Known {
     rows: Vec<Line>,
-    /// Rows that failed the last time.
+    /// Rows whose last run failed.
     failed: Vec<Failed>,
 }
 
-/// A row that ended badly.
+/// A row that failed.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Failed {
     pub(super) name: String,
@@ -32,7 +32,7 @@ pub(super) struct Failed {
 }
 
 impl Record {
-    /// Reads what earlier calls left.
+    /// Reads the results of earlier calls.
     pub(super) fn open(file: PathBuf) -> Result<Self> {
         let known = match fs::read_to_string(&file) {
             Ok(text) => serde_json::from_str(&text).map_err(|error| {
@@ -45,7 +45,7 @@ impl Record {
         Ok(Self { file, known })
     }
 
-    /// Records a row that ended well, in place of the earlier one of that name.
+    /// Keeps the result of a row, in place of its earlier one.
     pub(super) fn keep(&mut self, row: Line) -> Result<()> {
         self.known.failed.retain(|known| known.name != row.name);
         match self.known.rows.iter_mut().find(|known| known.name == row.name) {
@@ -55,14 +55,14 @@ impl Record {
         self.write()
     }
 
-    /// Records a row that failed. Its earlier result stays.
+    /// Records that a row failed. Its earlier result stays.
     pub(super) fn fail(&mut self, row: Failed) -> Result<()> {
         self.known.failed.retain(|known| known.name != row.name);
         self.known.failed.push(row);
         self.write()
     }
 
-    /// All that ended well.
+    /// The rows that succeeded.
     pub(super) fn rows(&self) -> &[Line] {
         &self.known.rows
     }

@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use super::plan::{GENERATE, Planned};
 
-/// Requests in which rows of h2o read their flights, and write missing ones; they are not part of the work.
+/// Requests in which h2o rows read their flights, and write missing ones; they are not part of the work.
 const LOAD: &str = "load";
 const BLOCK: &str = "block";
 /// Requests of training; a parameter server and a job beside it have other names.
 const STEP: &str = "step";
-/// Accounts below this share of the time are only in the JSON.
+/// Smaller shares of accounts are only in the JSON.
 const LEAST_SHARE: f64 = 0.001;
-/// Time that no account explains, and its largest share.
+/// The account of unexplained time, and its largest share.
 const OTHER: &str = "other";
 const MOST_OTHER: f64 = 0.01;
 /// The agent's name for time of a request outside its phases.
 const OUTSIDE: &str = "(outside phases)";
-/// Share of the requests' time that phases have to cover.
+/// Least share of the requests' time that phases have to cover.
 const LEAST_COVER: f64 = 0.99;
 /// Key of a workload's speed, and its unit.
 const SPEEDS: [(&str, &str); 4] = [
@@ -31,7 +31,7 @@ const SPEEDS: [(&str, &str); 4] = [
     ("requests_per_s", "requests/s"),
 ];
 
-/// One workload.
+/// A line of the table: one workload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) name: String,
@@ -46,9 +46,9 @@ pub(super) struct Line {
     speed: Option<(f64, String)>,
     /// Share of the requests' time that lies inside their outermost phases.
     phases_cover: f64,
-    /// Name and median, ns, in the order in which they begin.
+    /// Name and median, ns, of the phases in the order of their starts.
     phases_p50_ns: Vec<(String, f64)>,
-    /// Name and share, the largest first.
+    /// Name and share of the accounts, the largest first.
     account_shares: Vec<(String, f64)>,
     folder: String,
     work_hash: Value,
@@ -111,7 +111,7 @@ impl Line {
         format!("p50 {}", time(self.p50_ns))
     }
 
-    /// Where the line falls short of the requirements on every row.
+    /// The requirements on every row that this line does not meet.
     pub(super) fn wanting(&self) -> Vec<String> {
         let other =
             self.account_shares.iter().find(|(account, _)| account == OTHER).map_or(0.0, |(_, share)| *share);
@@ -164,7 +164,7 @@ impl Line {
     }
 }
 
-/// Whether these requests are the work of the row of that name.
+/// Whether these requests are the row's work.
 fn is_work(name: &str, group: &Value) -> bool {
     if name.starts_with("train ") {
         return group["name"] == STEP;
@@ -177,7 +177,7 @@ pub(super) fn text<'a>(lines: impl IntoIterator<Item = &'a Line>) -> String {
     lines.into_iter().map(Line::text).collect()
 }
 
-/// Three digits, and the unit that suits them.
+/// Three digits, and a unit that suits the size.
 fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns >= 1e9 => (ns / 1e9, "s"),
@@ -187,7 +187,7 @@ fn time(ns: f64) -> String {
     format!("{} {unit}", three(value))
 }
 
-/// Three significant digits, or all before the point.
+/// Three significant digits, and at least all digits before the point.
 fn three(value: f64) -> String {
     let digits = match value {
         value if value >= 100.0 => 0,
