@@ -1,7 +1,7 @@
-//! Containers that killed labs left behind: a hidden neighbour of the next measurement.
+//! Containers that a killed lab left running: hidden neighbours of the next measurement.
 //!
-//! Yields the names of those removed. Containers without a lab's mark, or with that of a running lab, are
-//! left alone.
+//! Yields the names of those removed. Containers without a lab's mark, or with the mark of a running lab, are
+//! not touched.
 
 use std::process::Command;
 
@@ -10,8 +10,7 @@ use anyhow::Result;
 use super::mark;
 use crate::{command, failure::failure};
 
-/// A program, its arguments to list the names of all containers, and those to remove one with everything in
-/// it.
+/// A program, its arguments that list the names of all containers, and those that remove one completely.
 type Engine = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 const ENGINES: [Engine; 3] = [
@@ -20,12 +19,12 @@ const ENGINES: [Engine; 3] = [
     ("docker", &["ps", "--all", "--format", "{{.Names}}"], &["rm", "--force"]),
 ];
 
-/// Removes them. Fails if one stays: no run may be measured beside it unknowingly.
+/// Removes them. Fails if one stays: no run may be measured beside it.
 pub(super) fn remove() -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for (program, list, remove) in ENGINES {
         for name in left(program, list) {
-            // The list tells whether it is gone.
+            // The list shows whether it is gone.
             let _ = command::text(Command::new(program).args(remove).arg(&name));
             removed.push(name);
         }
@@ -39,7 +38,7 @@ pub(super) fn remove() -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// An engine that is not there, or does not answer, has none.
+/// An engine that is not installed or does not answer has no containers.
 fn left(program: &str, list: &[&str]) -> Vec<String> {
     let text = command::text(Command::new(program).args(list)).unwrap_or_default();
     text.lines().map(str::trim).filter(|name| mark::is_of_dead(name)).map(str::to_owned).collect()
@@ -70,7 +69,7 @@ mod tests {
         fs::write(bundle.join("config.json"), config.to_string()).unwrap();
         let mut runc = Command::new("runc");
         runc.args(["run", "--detach", "--bundle"]).arg(bundle).arg(name);
-        // The container keeps the descriptors that it is given.
+        // The container keeps the descriptors that it inherits.
         runc.stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null());

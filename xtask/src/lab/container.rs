@@ -1,5 +1,4 @@
-//! A container of runc: namespaces of its own, a root of its own, the cores as a CPU quota, or as a cpuset if
-//! it is pinned.
+//! A container of runc: its own namespaces and root; the cores are a CPU quota, or a cpuset if it is pinned.
 //!
 //! The agent and the workload run in it together, so it is privileged: it may load BPF programs. It sees the
 //! files of the machine (or virtual machine) that it needs at the same places, read-only.
@@ -20,10 +19,10 @@ use crate::command;
 const PERIOD_US: u32 = 100_000;
 /// Places of the libraries that programs here are linked with.
 const SYSTEM: [&str; 4] = ["/lib", "/lib64", "/usr", "/etc/ssl"];
-/// Where run folders are made.
+/// Folder for run folders.
 pub(super) const RUNS: &str = "/runs";
 
-/// A container that is about to run; what it leaves behind goes with it.
+/// A container that is about to run; what is left of it is removed on drop.
 pub(super) struct Container {
     name: String,
     bundle: PathBuf,
@@ -50,7 +49,7 @@ impl Container {
         Ok(Self { name, bundle })
     }
 
-    /// Runs it to its end.
+    /// The command that runs it to its end.
     pub(super) fn command(&self) -> Command {
         let mut runc = Command::new("runc");
         runc.args(["run", "--bundle"]).arg(&self.bundle).arg(&self.name);
@@ -60,19 +59,19 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // After its end there is nothing left, and this fails.
+        // Fails if the container has ended and nothing is left.
         let _ = command::text(Command::new("runc").args(["delete", "--force", &self.name]));
         drop(fs::remove_dir_all(&self.bundle));
     }
 }
 
-/// What is in a container.
+/// The content of a container.
 pub(super) struct Inside {
     pub(super) argv: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
-    /// Folders that it sees where they are, read-only.
+    /// Folders that are mounted at the same place, read-only.
     pub(super) places: Vec<PathBuf>,
-    /// Where its run folders go.
+    /// Folder for its run folders on this machine.
     pub(super) output: PathBuf,
     pub(super) capabilities: Vec<&'static str>,
 }
@@ -126,15 +125,15 @@ impl Inside {
     }
 }
 
-/// Folders of this machine in a container: system libraries, the programs' folders, and the network of its
-/// parts.
+/// Folders of this machine in a container: system libraries, the programs' folders, and the network
+/// namespaces of its parts.
 pub(super) fn places(programs: &Programs, cell: &Cell) -> Vec<PathBuf> {
     let namespaces = cell.workload.link_mbit.map(|_| PathBuf::from(link::NAMESPACES));
     let all = SYSTEM.map(PathBuf::from).into_iter().chain(programs.folders()).chain(namespaces);
     all.filter(|place| place.exists()).collect()
 }
 
-/// What the agent needs to observe, and no more of it than that: names, and bits as in `linux/capability.h`.
+/// The capabilities that the agent needs to observe, with their bits in `linux/capability.h`.
 const CAPABILITIES: [(&str, u32); 6] = [
     ("CAP_DAC_OVERRIDE", 1),
     ("CAP_SYS_PTRACE", 19),
@@ -149,7 +148,7 @@ pub(super) fn all_capabilities() -> Vec<&'static str> {
     CAPABILITIES.map(|(name, _)| name).into()
 }
 
-/// Those of them that the lab's own process has: it can give no more.
+/// Those of them that the lab's own process has and can pass on.
 pub(super) fn capabilities() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let own = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

@@ -1,5 +1,5 @@
-//! A container of podman or Docker, as their users start one: network, names and limits are the engine's own.
-//! The agent runs inside it with its workload, and gets what it needs to observe.
+//! A container of podman or Docker, started as users do: network, names and limits are the engine's defaults.
+//! The agent runs in it with its workload, and gets the privileges that it needs to observe.
 
 use std::{
     fs,
@@ -17,28 +17,28 @@ use super::{
 };
 use crate::command;
 
-/// An empty image: Docker takes no folder as a root.
+/// An empty image, since Docker does not accept a folder as a root.
 const IMAGE: &str = "guestscope-lab:empty";
 
-/// Whether Docker's daemon answers; a lab never installs it, as it changes the machine's network. Imports the
-/// image if needed.
+/// Whether Docker's daemon answers. A lab never installs Docker, because that changes the machine's network.
+/// Imports the image if needed.
 pub(super) fn docker(folder: &Path) -> Result<()> {
     let docker = |words: &[&str]| command::text(Command::new("docker").args(words));
     let version = docker(&["info", "--format", "{{.ServerVersion}}"]).unwrap_or_default();
     ensure!(!version.is_empty(), "`docker info` does not answer");
     if docker(&["image", "inspect", IMAGE]).is_none() {
         let archive = folder.join(".empty.tar");
-        // The end of a tar archive.
+        // The end-of-archive marker of tar.
         fs::write(&archive, [0; 1024]).with_context(|| format!("file: {}", archive.display()))?;
         let made = docker(&["import", &archive.display().to_string(), IMAGE]);
-        // The image stays for the next lab: it has nothing in it.
+        // The image stays for the next lab: it is empty.
         let _ = fs::remove_file(&archive);
         ensure!(made.is_some(), "`docker import` failed");
     }
     Ok(())
 }
 
-/// A container that is about to run; what it leaves behind goes with it.
+/// A container that is about to run; what is left of it is removed on drop.
 pub(super) struct Engine {
     program: &'static str,
     name: String,
@@ -47,7 +47,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Its root is empty: everything else comes from this machine, read-only.
+    /// Its root is empty: everything else is mounted from this machine, read-only.
     pub(super) fn prepare(programs: &Programs, cell: &Cell, output: &Path, bundle: &Path) -> Result<Self> {
         let (name, root) = (mark::container(), bundle.join("engine"));
         for folder in [&root, output] {
@@ -57,7 +57,7 @@ impl Engine {
         Ok(Self { program: cell.kind.name(), name, root, arguments })
     }
 
-    /// Runs it to its end.
+    /// The command that runs it to its end.
     pub(super) fn command(&self) -> Command {
         let mut engine = Command::new(self.program);
         engine.args(&self.arguments);
@@ -67,7 +67,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // After its end there is nothing left, and this fails.
+        // Fails if the container has ended and nothing is left.
         let _ = command::text(Command::new(self.program).args(["rm", "--force", &self.name]));
         drop(fs::remove_dir_all(&self.root));
     }
@@ -75,7 +75,7 @@ impl Drop for Engine {
 
 fn arguments(programs: &Programs, cell: &Cell, output: &Path, (name, root): (&str, &Path)) -> Vec<String> {
     let is_docker = cell.kind == Kind::Docker;
-    // Without systemd, and with the runtime of the other containers, which is Docker's own.
+    // Works without systemd, and with the runtime of the lab's other containers, which is Docker's default.
     let before: &[&str] =
         if is_docker { &[] } else { &["--runtime", "runc", "--cgroup-manager", "cgroupfs"] };
     let words = before.iter().chain(&["run", "--rm", "--network", "none"]);

@@ -1,5 +1,5 @@
-//! The runs so far, a line per run, written when it is over: a lab that was interrupted at any point goes on
-//! from here, and nothing is done twice.
+//! The finished runs, a line each, written when a run is over: a lab that was interrupted continues after the
+//! last one, and repeats nothing.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 const FILE: &str = "journal.jsonl";
 
-/// A run that is over.
+/// A finished run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// Name of the cell.
@@ -33,13 +33,13 @@ pub(super) struct Entry {
     pub(super) commit: Option<String>,
 }
 
-/// The file and what stands in it.
+/// The file and its content.
 pub(super) struct Journal {
     file: File,
     pub(super) entries: Vec<Entry>,
 }
 
-/// The plan that a journal belongs to: another one must not go on with it.
+/// The plan of this journal: the lab refuses to continue with another one.
 #[derive(Serialize, Deserialize)]
 struct Head {
     plan: String,
@@ -47,14 +47,13 @@ struct Head {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Closing alone does not unlock: a child that another thread has just forked holds the lock until it
-        // execs.
+        // Closing does not unlock if another thread has just forked: the child holds the lock until it execs.
         let _ = self.file.unlock();
     }
 }
 
 impl Journal {
-    /// Opens or creates the journal in this folder, for a plan of these words. No other process may have it
+    /// Opens or creates the journal in this folder, for this text of a plan. No other process may have it
     /// open.
     pub(super) fn open(folder: &Path, plan: &str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("folder: {}", folder.display()))?;
@@ -69,7 +68,7 @@ impl Journal {
             Err(TryLockError::WouldBlock) => bail!("another lab runs this plan: {}", folder.display()),
             locked => locked.with_context(what)?,
         }
-        // A line without its end was cut off while it was written: that run is done again.
+        // A line without its end was interrupted; that run is repeated.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let mut lines = whole.lines();
         match lines.next() {
@@ -106,7 +105,7 @@ impl Journal {
         self.entries.iter().rfind(same).is_some_and(|entry| entry.folder.is_some())
     }
 
-    /// Commits of the successful runs, and how many runs each made: a lab may go on after a change.
+    /// Commits of the successful runs, and the number of runs of each: a lab may continue after a change.
     pub(super) fn commits(&self) -> BTreeMap<&str, usize> {
         let done = self.entries.iter().filter(|entry| entry.folder.is_some());
         let mut commits = BTreeMap::new();

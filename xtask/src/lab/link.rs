@@ -1,7 +1,7 @@
-//! A network for the parts of one training: a namespace each, joined by a bridge in another one, every port
-//! shaped both ways.
+//! A network for the parts of one training: a namespace each, joined by a bridge in another namespace, every
+//! port shaped in both directions.
 //!
-//! Yields the workload's options that put its parts there. The machine's own network is not touched. Bridge,
+//! Yields the workload's options that put its parts there. The machine's own network does not change. Bridge,
 //! veth and tbf are the kernel's; `ip` and `tc` of iproute2 set them up.
 
 use std::{fs, process::Command};
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::command;
 
-/// Where iproute2 keeps the namespaces that have names; containers see it too.
+/// Folder in which iproute2 keeps named namespaces; containers see it, too.
 pub(super) const NAMESPACES: &str = "/run/netns";
-/// The first three numbers of all addresses: a network for measurements (RFC 2544).
+/// The network of all addresses: one reserved for benchmarks (RFC 2544).
 const NETWORK: &str = "198.18.0";
-/// What a port sends at once after a pause: some of the largest pieces that the kernel hands over.
+/// Bytes that a port sends at once after a pause: a few of the kernel's largest packets.
 const BURST: &str = "256kb";
 /// Packets that wait longer than this for a port are dropped, as a switch does.
 const LATENCY: &str = "50ms";
@@ -27,7 +27,7 @@ const HUB: &str = "hub";
 /// Interface of a part; must not be a keyword of `ip`.
 const WAY: &str = "way0";
 
-/// The namespaces of the only run that a lab has at a time; they go with it.
+/// The namespaces of a lab's current run, removed on drop.
 pub(super) struct Link(Vec<String>);
 
 impl Link {
@@ -37,7 +37,7 @@ impl Link {
         workload.link_mbit.map(|mbit| Self::prepare(parts, mbit)).transpose()
     }
 
-    /// Network for that many parts. The value owns the namespaces; [`Link::set_up`] fills them.
+    /// A network for this many parts. The value owns the namespaces; [`Link::set_up`] makes them.
     fn prepare(parts: u32, mbit: u32) -> Result<Self> {
         let names = (0..parts).map(|part| name(&part.to_string())).chain([name(HUB)]);
         let link = Self(names.collect());
@@ -75,13 +75,14 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         for name in &self.0 {
-            // Namespaces that could not be made are not there.
+            // Fails for namespaces that were never made.
             let _ = command::text(Command::new("ip").args(["netns", "delete", name]));
         }
     }
 }
 
-/// Options after the workload's own: the server's address, and how each part enters its namespace.
+/// Options to append to the workload's: the server's address, and the command by which a part enters its
+/// namespace.
 pub(super) fn options(workload: &Workload) -> Vec<String> {
     if workload.link_mbit.is_none() {
         return Vec::new();
@@ -90,7 +91,7 @@ pub(super) fn options(workload: &Workload) -> Vec<String> {
     ["--listen".to_owned(), format!("{NETWORK}.1:0"), "--through".to_owned(), through].into()
 }
 
-/// Removes the namespaces of labs that were killed.
+/// Removes namespaces that killed labs left.
 fn remove_abandoned() {
     let Ok(namespaces) = fs::read_dir(NAMESPACES) else { return };
     let names = namespaces.flatten().map(|namespace| namespace.file_name().to_string_lossy().into_owned());
@@ -130,7 +131,7 @@ mod tests {
         lab::{mark::tests::of_dead_and_of_living, plan::Kind, run::tests::cell},
     };
 
-    /// Moves the calling thread there for good.
+    /// Moves the calling thread into a namespace for good.
     fn enter(namespace: &str) {
         let file = File::open(Path::new(NAMESPACES).join(namespace)).unwrap();
         setns(file, CloneFlags::CLONE_NEWNET).unwrap();
@@ -167,7 +168,8 @@ mod tests {
         assert_eq!(there, (false, true));
     }
 
-    /// The bucket is full at first; what follows cannot be faster than the rate, however slow the machine is.
+    /// The token bucket is full at first; after it, data cannot be faster than the rate, however slow the
+    /// machine is.
     #[test]
     fn parts_reach_each_other_no_faster_than_their_link() {
         const MBIT: u32 = 40;

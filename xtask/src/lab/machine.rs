@@ -1,4 +1,4 @@
-//! The machine that runs the lab, as it is.
+//! The machine that runs the lab, without a guest or a container.
 
 use std::{path::Path, process::Command};
 
@@ -6,14 +6,14 @@ use anyhow::{Result, ensure};
 
 use super::{plan::Cell, run::Programs};
 
-/// Whether a machine of so many CPUs can be what the cell says.
+/// Whether a machine with this many CPUs can run the cell.
 pub(super) fn fits(cell: &Cell, all: u32) -> Result<()> {
     ensure!(cell.cores <= all, "this machine has {all} CPUs, not {}", cell.cores);
     ensure!(cell.pinned || cell.cores == all, "without pinning this machine has all of its {all} CPUs");
     Ok(())
 }
 
-/// The agent with its workload, tied to the first CPUs if that is wanted.
+/// The agent with its workload, pinned to the first CPUs if the cell is.
 pub(super) fn command(programs: &Programs, cell: &Cell, output: &Path) -> Command {
     let mut command = if cell.pinned {
         let mut taskset = Command::new("taskset");

@@ -1,20 +1,20 @@
-//! The mark of a lab in the names of what it makes outside its own folder: namespaces, containers.
+//! The mark of a lab in the names of objects that it makes outside its own folder: namespaces, containers.
 //!
-//! Yields names and tells whose they are. The lab's process number is in them, so that what a killed lab left
-//! is told from what another one still uses; and before it the scope of that number, since an engine's daemon
-//! may serve labs of other containers or machines.
+//! Yields names and recognises their owners. A name contains the lab's process ID, which tells a killed lab
+//! from a running one, and before it the scope of that ID, since an engine's daemon may serve labs in other
+//! containers or machines.
 
 use std::{fs, path::Path};
 
 /// Prefix of all names.
 const PREFIX: &str = "guestscope-lab-";
 
-/// Name of the only container that a lab has at a time.
+/// Name of a lab's current container.
 pub(super) fn container() -> String {
     of(std::process::id())
 }
 
-/// A name of `part`, unique among labs.
+/// A name for `part`, unique among labs.
 pub(super) fn name(part: &str) -> String {
     format!("{}-{part}", container())
 }
@@ -31,8 +31,8 @@ fn here() -> String {
     format!("{}{digits}", boot.chars().take(8).collect::<String>())
 }
 
-/// Whether a lab on this boot and in this PID namespace made it, and its process is gone. A later process
-/// with the same ID keeps it alive, which does no harm.
+/// Whether a lab made it on this boot and in this PID namespace, and that lab's process is gone. If another
+/// process has the same ID, it counts as alive, which does no harm.
 pub(super) fn is_of_dead(name: &str) -> bool {
     let own = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix(&here())?.strip_prefix('-'));
     let pid = own.and_then(|rest| rest.split('-').next());

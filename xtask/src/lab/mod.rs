@@ -1,8 +1,8 @@
 //! The verb `lab`: the same work on many platforms of this machine, in random order, repeatedly, for
 //! `guestscope compare`.
 //!
-//! Yields run folders below `target/lab/PLAN/runs/WORKLOAD/PLATFORM`, and goes on where it was interrupted.
-//! Cells that cannot run here are skipped by name (`skipped.json` says why). It compares nothing.
+//! Yields run folders below `target/lab/PLAN/runs/WORKLOAD/PLATFORM`, and continues where it was interrupted.
+//! Cells that cannot run here are skipped by name (`skipped.json` has the reasons). It compares nothing.
 
 mod abandoned;
 mod container;
@@ -37,15 +37,15 @@ use self::{
 };
 use crate::{Xtask, failure::failure, progress::duration};
 
-/// What the user chose.
+/// Options of the verb.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) plan: PathBuf,
-    /// Only tell what would be run.
+    /// Only print what would be run.
     pub(crate) dry_run: bool,
 }
 
-/// Runs what the plan still lacks and this machine can run. Returns whether all of it has been run.
+/// Runs the plan's missing runs that this machine can make. Returns whether the plan is complete.
 pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let plan = Plan::load(&options.plan)?;
     let folder = xtask.workspace.target.join("lab").join(&plan.name);
@@ -97,8 +97,8 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     Ok(report(xtask, &plan, (&journal, &platforms.skipped), &cells, &folder))
 }
 
-/// Keeps other runs of a plan off this checkout while the lock is held: the platforms' files have the same
-/// names, and each lab would be the other's noisy neighbour.
+/// The lock keeps a second lab off this checkout: the platforms' files have the same names, and each lab
+/// would disturb the other's measurement.
 fn alone(folder: &Path) -> Result<File> {
     let path = folder.join(".lock");
     let what = || format!("lock file: {}", path.display());
@@ -113,7 +113,7 @@ fn alone(folder: &Path) -> Result<File> {
     }
 }
 
-/// Sets aside folders that the journal lacks because the lab ended in between: they are no runs of the plan.
+/// Moves run folders aside that the journal lacks because the lab was interrupted.
 fn set_aside(folder: &Path, journal: &Journal) -> Result<()> {
     let runs = folder.join("runs");
     if !runs.exists() {
@@ -131,7 +131,7 @@ fn set_aside(folder: &Path, journal: &Journal) -> Result<()> {
     Ok(())
 }
 
-/// One run and its entry. A failure is reported, and the others go on.
+/// One run and its entry. A failure is reported, and the other runs go on.
 fn one(
     xtask: &Xtask,
     platforms: &mut Platforms,
@@ -203,7 +203,7 @@ impl Rest {
     }
 }
 
-/// Reports what there is now and what to do with it. Returns whether nothing is missing.
+/// Prints what exists and how to continue. Returns whether nothing is missing.
 fn report(
     xtask: &Xtask,
     plan: &Plan,

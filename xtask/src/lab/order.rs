@@ -1,28 +1,27 @@
-//! Order of the runs: every cell once, in random order, then every cell again, in another order.
+//! Order of the runs: every cell once in random order, then every cell again in another order.
 //!
-//! So platforms take turns, and drift of the machine over hours hits all of them alike (randomised multiple
-//! interleaved trials: Abedi and Brecht 2017). The seed decides, so that an interrupted lab goes on in the
-//! same order.
+//! Platforms take turns, so drift of the machine over hours affects all alike (randomised multiple
+//! interleaved trials: Abedi and Brecht 2017). The seed decides the order, so that an interrupted lab
+//! continues in the same order.
 
 use rand_xoshiro::{
     SplitMix64,
     rand_core::{Rng as _, SeedableRng as _},
 };
 
-/// One run: which repetition of which cell.
+/// One run: a cell and its repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Trial {
     pub(super) repetition: u32,
-    /// Its place among the cells of the plan.
+    /// Index of the cell in the plan.
     pub(super) cell: usize,
 }
 
 impl Trial {
-    /// Whether the run gets a guest of its own, if this share of the runs does: of any `n` consecutive ones
-    /// of a cell, `share * n` to within one. Cells begin at different places, so that no block has all of
-    /// them.
+    /// Whether the run gets its own guest, if this share of the runs does: of any `n` consecutive runs of a
+    /// cell, `share * n` to within one. Cells begin at different places, so that the fresh guests are spread.
     pub(super) fn is_fresh(self, share: f64) -> bool {
-        // A tenth is not exact, but ten of them shall be one.
+        // A tenth is not exact in binary, but ten tenths must be one.
         let so_far = |runs: f64| (runs * share + 1e-9).floor();
         let place = f64::from(self.repetition) + self.cell as f64;
         so_far(place + 1.0) > so_far(place)
@@ -36,7 +35,7 @@ pub(super) fn trials(cells: usize, repetitions: u32, seed: u64) -> Vec<Trial> {
     for repetition in 0..repetitions {
         let mut block: Vec<usize> = (0..cells).collect();
         for last in (1..cells).rev() {
-            // The remainder's bias is below 2^-40 for any number of cells that anybody would wait for.
+            // The bias of the remainder is below 2^-40 for any realistic number of cells.
             let other = (random.next_u64() % (last as u64 + 1)) as usize;
             block.swap(last, other);
         }
@@ -72,7 +71,7 @@ mod tests {
         );
     }
 
-    /// Else a lab that was interrupted would go on in another order after an update.
+    /// Otherwise an interrupted lab would continue in another order after an update.
     #[test]
     fn the_order_of_a_seed_stays_as_it_is() {
         let cells: Vec<usize> = trials(5, 2, 7).into_iter().map(|trial| trial.cell).collect();
@@ -91,7 +90,7 @@ mod tests {
         assert_eq!(in_a_block, 2);
     }
 
-    /// Each cell stands in each place about as often as any other: 4,000 blocks of 4, 1,000 expected.
+    /// Each cell is at each place about equally often: 4,000 blocks of 4, 1,000 expected.
     #[test]
     fn no_place_belongs_to_a_cell() {
         let mut counts = [[0; 4]; 4];

@@ -1,6 +1,6 @@
-//! A plan: which platforms, with how many cores, pinned or not, run which workloads how often.
+//! A plan: which platforms, with how many cores, pinned or not, run which workloads, and how often.
 //!
-//! Yields a [`Plan`] whose every word makes sense; anything else is refused with its place. It runs nothing.
+//! Yields a valid [`Plan`]; anything else is refused with its position. It runs nothing.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -19,8 +19,8 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     /// Runs of each cell.
     pub(super) repetitions: u32,
-    /// The share of runs in virtual machines that get one of their own, from 0 to 1. The others take turns in
-    /// one that stays up, each in fresh processes.
+    /// Share of the runs in virtual machines that get a new one, from 0 to 1. The others share one that stays
+    /// up, each in new processes.
     #[serde(default = "always")]
     pub(super) fresh: f64,
     /// Memory of each virtual machine.
@@ -32,12 +32,12 @@ pub(super) struct Plan {
     pub(super) workloads: Vec<Workload>,
 }
 
-/// Without a given share, every run has a fresh guest.
+/// Default: every run has a new guest.
 const fn always() -> f64 {
     1.0
 }
 
-/// Enough for libtorch and a model of 100 MB.
+/// Default: enough for libtorch and a model of 100 MB.
 const fn two_gigabytes() -> u32 {
     2048
 }
@@ -55,11 +55,11 @@ pub(super) struct Platform {
     pub(super) stun: Option<Stun>,
 }
 
-/// A virtual machine that stands still again and again, as one does at the end of a live migration.
+/// Repeated stops of a virtual machine, as at the end of a live migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stun {
-    /// Interval from the start of the work, and from the end of each stop.
+    /// Time from the start of the work to the first stop, and from the end of each stop to the next.
     pub(super) every_ms: u64,
     /// Length of a stop.
     pub(super) ms: u64,
@@ -71,18 +71,18 @@ pub(super) struct Stun {
 pub(super) enum Kind {
     /// The machine that runs the lab. Cores are an affinity.
     Machine,
-    /// runc. Cores are a CPU quota, pinned ones a cpuset: as container engines do it.
+    /// runc. Cores are a CPU quota, or a cpuset if pinned, as in container engines.
     Container,
-    /// The same by podman, with the engine's defaults.
+    /// podman, with its defaults. Cores as in `Container`.
     Podman,
-    /// The same by Docker, where a daemon answers.
+    /// Docker, with its defaults, if a daemon answers. Cores as in `Container`.
     Docker,
-    /// A virtual machine of QEMU with so many CPUs; pinned it is tied to as many of this machine's.
+    /// A virtual machine of QEMU with as many CPUs as cores; if pinned, tied to as many CPUs of this machine.
     Vm,
-    /// QEMU's microvm, likewise.
+    /// QEMU's microvm. Cores as in `Vm`.
     Microvm,
-    /// runc in such a virtual machine: as many CPUs inside as outside, quota or cpuset inside, and tied
-    /// outside if pinned.
+    /// runc in such a virtual machine, with as many CPUs as cores; inside a quota, or a cpuset if pinned, and
+    /// then also tied to CPUs of this machine.
     ContainerInVm,
 }
 
@@ -109,7 +109,7 @@ impl Kind {
     }
 }
 
-/// What to run.
+/// A workload of a plan.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Workload {
@@ -120,10 +120,10 @@ pub(super) struct Workload {
     /// Whether it needs libtorch.
     #[serde(default)]
     pub(super) torch: bool,
-    /// Whether it makes its inputs itself: they are made once, on this machine, and given to every platform.
+    /// Whether it makes its own inputs: they are made once, on this machine, for every platform.
     #[serde(default)]
     pub(super) inputs: bool,
-    /// Gives its parts (`--workers N` and their server) a network namespace each, with links of that many
+    /// Gives each of its parts (`--workers N` and their server) a network namespace, with links of this rate,
     /// Mbit/s.
     pub(super) link_mbit: Option<u32>,
     /// Time limit, seconds.
@@ -201,10 +201,10 @@ impl Plan {
         Ok(())
     }
 
-    /// What must stay the same for a lab to go on: everything but the repetitions.
+    /// The part of a plan that must not change for a lab to continue: all but the repetitions.
     pub(super) fn identity(&self) -> String {
         let all = format!("{:?}", Self { repetitions: 0, ..self.clone() });
-        // Plans without it keep the identity from before the field existed.
+        // Plans without the field keep the identity from before it existed.
         all.replace(", stun: None", "")
     }
 

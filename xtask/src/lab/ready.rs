@@ -1,8 +1,8 @@
-//! What the cells of a plan need, had once, and which of them cannot be had here.
+//! Prepares what the cells of a plan need, and finds those that cannot run here.
 //!
-//! Yields [`Platforms`]. A cell whose tool, engine or image is missing is skipped, by name and with the
-//! reason; all others run. What runs everywhere (the agent, the workloads and their inputs) is required: made
-//! differently for some cells, they would not do the same work.
+//! Yields [`Platforms`]. A cell whose tool, engine or image is missing is skipped by name and with the
+//! reason; all others run. The agent, the workloads and their inputs are required for all cells: built
+//! differently for some of them, the cells would not do the same work.
 
 use std::{collections::BTreeMap, path::Path, thread};
 
@@ -21,7 +21,7 @@ use crate::{
     toolchain::Toolchain,
 };
 
-/// File beside the runs: reasons by name of the cell.
+/// File with the reasons of skipped cells by name.
 const FILE: &str = "skipped.json";
 
 /// A program, the Debian package that has it, and the kinds that need it.
@@ -34,19 +34,19 @@ const DOCKER: &str = "docker";
 /// Tools that make links between the parts of a workload.
 const LINK_TOOLS: [(&str, &str); 2] = [("ip", "iproute2"), ("tc", "iproute2")];
 
-/// What runs, and where.
+/// Programs and platforms of a lab.
 pub(super) struct Platforms {
     pub(super) programs: Programs,
-    /// Present if virtual machines are wanted and can be had.
+    /// Virtual machines, if the plan has any and they can run.
     pub(super) guests: Option<Guests>,
     /// This machine, as the agent sees it.
     pub(super) host: Seen,
-    /// Why a cell is not run, by its name.
+    /// The reason why a cell is skipped, by its name.
     pub(super) skipped: BTreeMap<String, String>,
 }
 
 impl Platforms {
-    /// Everything that the cells need.
+    /// Prepares everything that the cells need.
     pub(super) fn ensure(xtask: &Xtask, plan: &Plan, cells: &[Cell]) -> Result<Self> {
         let toolchain = Toolchain::ensure(xtask)?;
         let libtorch = plan.workloads.iter().any(|workload| workload.torch);
@@ -87,7 +87,7 @@ impl Platforms {
     }
 }
 
-/// Has a program, from its package if it is missing.
+/// Ensures that a program is there, from its Debian package if it is missing.
 fn need(xtask: &Xtask, program: &str, package: &str) -> Result<()> {
     if program == DOCKER {
         return engine::docker(&xtask.workspace.target.join("lab"));
@@ -99,7 +99,7 @@ fn need(xtask: &Xtask, program: &str, package: &str) -> Result<()> {
     command::find(program).map(drop).context("its package is installed, and it is not on PATH")
 }
 
-/// What cannot be had, and why.
+/// Missing tools and engines, with the reasons.
 #[derive(Debug, Default)]
 struct Lacks {
     kinds: BTreeMap<Kind, String>,
@@ -107,7 +107,7 @@ struct Lacks {
 }
 
 impl Lacks {
-    /// Asks for each tool that a cell needs, once.
+    /// Checks each tool that a cell needs, once.
     fn of(cells: &[Cell], mut need: impl FnMut(&str, &str) -> Result<()>) -> Self {
         let mut lacks = Self::default();
         for (program, package, kinds) in TOOLS {
@@ -127,14 +127,14 @@ impl Lacks {
         lacks
     }
 
-    /// The first reason of a kind is kept.
+    /// Keeps the first reason for a kind.
     fn note<'a>(&mut self, kinds: impl IntoIterator<Item = &'a Kind>, error: &anyhow::Error) {
         for kind in kinds {
             self.kinds.entry(*kind).or_insert_with(|| reason(error));
         }
     }
 
-    /// None for a cell that can run on a machine of so many CPUs.
+    /// The reason why a cell cannot run on a machine with this many CPUs; none if it can.
     fn why(&self, cell: &Cell, cpus: u32) -> Option<String> {
         let by_cores = || (cell.kind == Kind::Machine).then(|| machine::fits(cell, cpus).err()).flatten();
         let by_links = || self.links.clone().filter(|_| cell.workload.link_mbit.is_some());
@@ -148,14 +148,14 @@ impl Lacks {
     }
 }
 
-/// On one line; what a tool printed at length stands in its log, which the hint names.
+/// The reason on one line; a tool's long output is in its log, which the hint names.
 fn reason(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let first = text.lines().next().unwrap_or_default();
     hint(error).map_or_else(|| first.to_owned(), |hint| format!("{first} ({hint})"))
 }
 
-/// Writes the reasons beside the runs, for readers who miss some.
+/// Writes the reasons beside the runs.
 pub(super) fn keep(skipped: &BTreeMap<String, String>, folder: &Path) -> Result<()> {
     write_whole(&folder.join(FILE), &serde_json::to_vec_pretty(skipped)?)
 }
@@ -186,7 +186,7 @@ mod tests {
         ALL.map(|kind| cell(kind, true)).into()
     }
 
-    /// The kinds that are left, and the reason for the first missing one.
+    /// The kinds that can still run, and the reason for the first missing one.
     fn left(missing: &str) -> (Vec<&'static str>, Option<String>) {
         let cells = cells();
         let lacks = Lacks::of(&cells, |program, package| {

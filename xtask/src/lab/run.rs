@@ -1,4 +1,4 @@
-//! One run of one cell: fresh processes, a fresh container, and a virtual machine that is fresh or stays up.
+//! One run of one cell: new processes, a new container, and a virtual machine that is new or stays up.
 
 use std::{
     fs,
@@ -27,21 +27,21 @@ use crate::{
     progress::Step,
 };
 
-/// Time beside the workload's own limit: the start of a guest, of the agent, and the closing of the folder.
+/// Time beside the workload's own limit: starting a guest and the agent, and closing the folder.
 const AROUND: Duration = Duration::from_mins(1);
 
 /// Programs and files that every platform runs.
 pub(super) struct Programs {
     pub(super) agent: PathBuf,
     pub(super) workloads: PathBuf,
-    /// Libraries of the workloads beside the system's.
+    /// libtorch, if a workload needs it.
     pub(super) libtorch: Option<PathBuf>,
     /// Inputs made by the workloads.
     pub(super) inputs: PathBuf,
 }
 
 impl Programs {
-    /// `run ... -- WORKLOADS COMMAND`, behind the agent's path.
+    /// `run ... -- WORKLOADS COMMAND`: arguments of the agent.
     pub(super) fn arguments(&self, cell: &Cell, output: &Path) -> Vec<String> {
         arguments(cell, &self.workloads.display().to_string(), &output.display().to_string())
     }
@@ -51,22 +51,22 @@ impl Programs {
         [(shared::VARIABLE.to_owned(), self.inputs.display().to_string())].into_iter()
     }
 
-    /// Folders in which they and what they read lie.
+    /// Folders of the programs and of what they read.
     pub(super) fn folders(&self) -> impl Iterator<Item = PathBuf> {
         let parents = [&self.agent, &self.workloads].into_iter().filter_map(|path| path.parent());
         parents.map(Path::to_owned).chain(self.libtorch.clone()).chain([self.inputs.clone()])
     }
 }
 
-/// What the agent is told, on whatever platform.
+/// Arguments of the agent on any platform.
 pub(super) fn arguments(cell: &Cell, workloads: &str, output: &str) -> Vec<String> {
     let words = ["run", "--json", "--name", &cell.workload.name, "--output", output, "--", workloads];
     let workload = cell.workload.command.iter().cloned().chain(link::options(&cell.workload));
     words.into_iter().map(str::to_owned).chain(workload).collect()
 }
 
-/// Makes the run; returns its run folder below `output`, which gets nothing if the run fails or never ends:
-/// the folder is made in `staging`, which is emptied before.
+/// Makes the run; returns its run folder below `output`. The folder is made in `staging`, which is emptied
+/// before, so that `output` gets nothing if the run fails or never ends.
 pub(super) fn run(
     xtask: &Xtask,
     step: &Step,
@@ -88,8 +88,8 @@ pub(super) fn run(
     move_to(made, output)
 }
 
-/// Moves it under its own name, or with a number appended: two guests whose clocks start alike name their
-/// folders alike.
+/// Moves it under its own name, or with a number appended: two guests whose clocks start alike give their
+/// folders the same name.
 pub(super) fn move_to(made: &Path, output: &Path) -> Result<PathBuf> {
     let what = || format!("moving {} to {}", made.display(), output.display());
     fs::create_dir_all(output).with_context(what)?;
@@ -122,7 +122,7 @@ fn in_staging(xtask: &Xtask, step: &Step, programs: &Programs, cell: &Cell, outp
     outcome(&finished, limit)
 }
 
-/// Runs to its end, or to that of the lab: agents and engines forward the signal that they get then.
+/// Runs to the end, or to that of the lab: agents and engines forward its signal.
 fn finish(run: &Run, mut command: Command) -> Result<Finished> {
     process::end_with_parent(&mut command);
     run.finish(&mut command)
@@ -139,7 +139,7 @@ fn outcome(finished: &Finished, limit: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Everything directly in a folder.
+/// Folders directly in a folder.
 pub(super) fn folders(output: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("folder: {}", output.display());
     let entries = fs::read_dir(output).with_context(what)?;
@@ -170,7 +170,7 @@ pub(super) mod tests {
         progress::Progress,
     };
 
-    /// Log of the run of a lab that is to be killed.
+    /// Variable with the log of the lab that a test kills.
     const LOG: &str = "GUESTSCOPE_TEST_LAB_LOG";
     const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -201,7 +201,7 @@ pub(super) mod tests {
         assert_eq!(words, "run --json --name w --output /results -- /programs/w infer loop");
     }
 
-    /// The lab that the next test kills, in a process of its own: only that test runs it.
+    /// The lab that the next test kills, in a process of its own: only that test starts it.
     #[test]
     fn lab_that_is_to_be_killed() {
         let Some(log) = std::env::var_os(LOG) else { return };

@@ -1,7 +1,7 @@
-//! The platform as the agent detected it: each run's manifest has to agree with the lab, which made the
+//! The platform that the agent detected: each run's manifest has to agree with the lab, which made the
 //! platform.
 //!
-//! Yields [`Seen`], which fails a run whose platform the agent did not recognise: its folder would be
+//! Yields [`Seen`], which fails a run if the agent did not recognise its platform: its folder would be
 //! compared under a wrong name.
 
 use std::{
@@ -25,11 +25,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// This machine by the agent's account: the lab cannot otherwise know whether it is a virtual one.
+    /// This machine as the agent sees it: the lab does not know whether it is a virtual one.
     pub(super) fn here(agent: &Path) -> Result<Self> {
         let doctor = Command::new(agent).args(["doctor", "--json"]).stdin(Stdio::null()).output();
         let output = doctor.context("could not start `guestscope doctor`")?;
-        // The exit status tells how much can be observed, which does not matter here.
+        // The exit status says how much can be observed, which does not matter here.
         serde_json::from_slice(&output.stdout).context("what `guestscope doctor` says")
     }
 
@@ -41,7 +41,7 @@ impl Seen {
         serde_json::from_str(&text).with_context(what)
     }
 
-    /// Whether this is what that kind makes on a machine such as `host`.
+    /// Whether this is what a platform of that kind looks like on `host`.
     pub(super) fn check(&self, kind: Kind, host: &Self) -> Result<()> {
         let (platform, monitor) = expected(kind, host);
         let is_right = self.platform == platform && monitor.is_none_or(|monitor| self.monitor() == monitor);
@@ -60,8 +60,8 @@ impl Seen {
     }
 }
 
-/// The platform and, if it is QEMU's own, the monitor. An engine hides the firmware from its containers, and
-/// with it the machine's maker: only that there is one must be seen.
+/// The expected platform and, for QEMU's own, the monitor. An engine hides the firmware from its containers,
+/// and with it the machine's vendor: then only the existence of a monitor is checked.
 fn expected(kind: Kind, host: &Seen) -> (String, Option<&str>) {
     let machine = host.platform.strip_suffix("CN").unwrap_or(&host.platform);
     // A container on bare metal has no `BM` in its name.

@@ -1,7 +1,7 @@
-//! What every platform only reads: libtorch, and the inputs that workloads make themselves.
+//! Read-only files for every platform: libtorch, and inputs that workloads make themselves.
 //!
-//! Yields [`Inputs`], made once on this machine, and a disk image of both for virtual machines, which is
-//! cached by its content. Containers see the same folders read-only.
+//! Yields [`Inputs`], made once on this machine, and a disk image of both for virtual machines, cached by its
+//! content. Containers see the same folders read-only.
 
 use std::{
     fs::{self, File},
@@ -22,21 +22,21 @@ use crate::{
     process, setup,
 };
 
-/// Variable of the folder in which the workloads look for what they made before.
+/// Variable of the folder in which the workloads look for inputs from earlier runs.
 pub(super) const VARIABLE: &str = "XDG_CACHE_HOME";
 /// Folders on the image: libtorch and inputs.
 const LIBTORCH: &str = "libtorch";
 const INPUTS: &str = "inputs";
-/// Parts of libtorch that a program needs to run; its headers stay behind.
+/// Parts of libtorch that a running program needs; headers are left out.
 const PARTS: [&str; 2] = ["torch/lib", "nvidia"];
 /// Space beside the content: metadata of the file system.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// Files that the workloads of a plan have made.
+/// Inputs that the workloads of a plan have made.
 pub(super) struct Inputs(PathBuf);
 
 impl Inputs {
-    /// Runs each workload that makes its inputs once, unobserved, unless it was run before.
+    /// Runs each workload that makes its inputs once, unobserved, unless it ran before.
     pub(super) fn ensure(xtask: &Xtask, program: &Path, workloads: &[&Workload]) -> Result<Self> {
         let lab = xtask.workspace.target.join("lab");
         let (folder, made) = (lab.join(".inputs"), lab.join(".inputs-made"));
@@ -71,7 +71,7 @@ impl Inputs {
     }
 }
 
-/// Tells a file from an earlier version of it, without reading it.
+/// Identifies a version of a file without reading it.
 fn identity(file: &Path) -> Result<String> {
     let data = fs::metadata(file).with_context(|| format!("file: {}", file.display()))?;
     Ok(format!("{} {} {}", data.len(), data.mtime(), data.mtime_nsec()))
@@ -85,7 +85,7 @@ pub(super) fn environment(mounted: &str) -> [(String, String); 2] {
     ]
 }
 
-/// The image, made if there is none of the same content.
+/// The image; made if there is none with this content.
 pub(super) fn image(xtask: &Xtask, libtorch: Option<&Libtorch>, inputs: &Inputs) -> Result<PathBuf> {
     let mut files = below(inputs.folder(), Path::new(""), INPUTS)?;
     for part in PARTS {

@@ -1,8 +1,8 @@
-//! Stops a virtual machine from outside while it works, again and again.
+//! Stops a virtual machine from outside while it works, repeatedly.
 //!
-//! QEMU as a whole is stopped by SIGSTOP: its guest's clocks go on, and its work is late, as after the last
-//! step of a live migration. (`guestscope-workloads stall pause` requests each stop itself, and knows its
-//! size: `xtask vm`.)
+//! SIGSTOP stops QEMU as a whole: its guest's clocks go on, and its work is late, as after the last step of a
+//! live migration. (`guestscope-workloads stall pause` requests each stop itself and knows its size: see
+//! `xtask vm`.)
 
 use std::{
     process::{Command, Stdio},
@@ -15,13 +15,13 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::plan::Stun;
 
-/// A separate process continues QEMU: if the lab were killed meanwhile, QEMU would stay stopped for good,
-/// deaf to the signal that is to end it.
+/// A separate shell stops and continues QEMU: if the lab were killed meanwhile, QEMU would stay stopped for
+/// good and could not handle the signal that ends it.
 const STOP: &str = r#"trap "" HUP INT TERM; kill -STOP "$1" && sleep "$2"; kill -CONT "$1""#;
 
-/// A process that is stopped now and then, as long as this lives.
+/// A process that is stopped repeatedly while this value lives.
 pub(super) struct Stunned {
-    /// Dropped when it is over.
+    /// Dropped to end the stops.
     over: Option<Sender<()>>,
     stops: Option<JoinHandle<Result<u32>>>,
 }
@@ -45,8 +45,8 @@ impl Stunned {
         Self { over: Some(over), stops: Some(stops) }
     }
 
-    /// Ends the stops. Returns how often it was stopped; fails if never, as its runs would differ from others
-    /// only by name.
+    /// Ends the stops. Returns their number; fails if there was none, since these runs would differ from
+    /// others only by name.
     pub(super) fn end(mut self) -> Result<u32> {
         let stops = self.join().context("what stops the virtual machine died")??;
         ensure!(stops > 0, "the work was over before the virtual machine was stopped once");
@@ -63,7 +63,7 @@ impl Stunned {
 }
 
 impl Drop for Stunned {
-    /// Ends before the stopped process is gone, whose number another process may get.
+    /// Ends before the stopped process is gone, since another process may get its number.
     fn drop(&mut self) {
         drop(self.join());
     }

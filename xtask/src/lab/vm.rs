@@ -1,5 +1,5 @@
-//! Virtual machines of QEMU: some runs get a fresh one, the others take turns in one that stays up for their
-//! platform. Run folders come back on a separate disk, after each run.
+//! Virtual machines of QEMU: some runs get a new one, the others share one for their platform, which stays
+//! up. Run folders come back on a separate disk, after each run.
 
 use std::{
     fs::{self, File},
@@ -42,18 +42,18 @@ const BOOT: Duration = Duration::from_mins(3);
 const AROUND: Duration = Duration::from_mins(1);
 /// Least slowdown of an emulated guest.
 const EMULATED: u32 = 10;
-/// Run folders are a few MB; what stays empty takes no space.
+/// Size of that disk: run folders take a few MB, and empty blocks take no space.
 const DISK_BYTES: u64 = 256 << 20;
 /// Name of a job's only task.
 const NAME: &str = "lab";
-/// The container runtime in guests: from this machine, with the libraries that it is linked with.
+/// The container runtime in guests: this machine's, with the libraries that it is linked with.
 const RUNC: &str = "runc";
 /// Bundle of the container in a guest.
 const BUNDLE: &str = "/tmp/lab";
-/// Guests that stay up; the least recently used one ends when one more is wanted.
+/// Most guests that stay up; one more ends the least recently used one.
 const MOST: usize = 8;
 
-/// What all virtual machines of a lab are made of, and those that are up.
+/// The files of all virtual machines of a lab, and the guests that are up.
 pub(super) struct Guests {
     image: Image,
     payload: Payload,
@@ -71,7 +71,7 @@ struct Up {
 }
 
 impl Guests {
-    /// Provides QEMU, a kernel, and disks of the programs and their inputs.
+    /// Prepares QEMU, a kernel, and disks of the programs and their inputs.
     pub(super) fn ensure(
         xtask: &Xtask,
         toolchain: &Toolchain,
@@ -94,7 +94,7 @@ impl Guests {
         Ok(Self { image, payload, machine, shared, memory_mb, standing: Vec::new() })
     }
 
-    /// Runs the cell in a guest, and brings its run folder back below `output`.
+    /// Runs the cell in a guest, and moves its run folder below `output`.
     pub(super) fn run(
         &mut self,
         xtask: &Xtask,
@@ -106,7 +106,7 @@ impl Guests {
         let platform = cell.platform();
         let place = self.standing.iter().position(|(name, _)| !is_fresh && *name == platform);
         let mut up = match place {
-            // A guest in which anything goes wrong is not put back.
+            // A guest in which anything goes wrong is not used again.
             Some(place) => self.standing.remove(place).1,
             None => self.boot(xtask, step, cell, is_fresh)?,
         };
@@ -173,7 +173,7 @@ impl Guests {
         Ok(())
     }
 
-    /// What a guest is given and told to do.
+    /// The files and the task for a guest.
     fn job(&self, cell: &Cell, limit: Duration) -> (Vec<(String, String)>, Task) {
         let (agent, workloads) = (format!("{MOUNTED}/{AGENT}"), format!("{MOUNTED}/{WORKLOADS}"));
         let environment: Vec<(String, String)> = shared::environment(SHARED).into();
@@ -196,10 +196,10 @@ impl Guests {
         };
         let files = vec![
             (format!("{BUNDLE}/config.json"), inside.config(cell).to_string()),
-            // A file, so that its folder is made.
+            // A file in the folder, so that the folder is made.
             (format!("{BUNDLE}/rootfs/tmp/made"), String::new()),
         ];
-        // A guest's initramfs cannot be pivoted away from.
+        // A guest's initramfs cannot be left by pivot_root.
         let words = ["--root", "/tmp/runc", "run", "--no-pivot", "--bundle", BUNDLE, NAME];
         let task = Task {
             name: NAME,
@@ -217,7 +217,7 @@ fn tied_to(cell: &Cell) -> Option<String> {
     cell.pinned.then(|| cell.cpu_list())
 }
 
-/// What a container in a guest has to see: the disks, and the first folders of the libraries.
+/// Folders that a container in a guest has to see: the disks, and the top folders of the libraries.
 fn places(libraries: &[PathBuf]) -> Vec<PathBuf> {
     let first = libraries.iter().filter_map(|library| library.iter().nth(1));
     let mut places: Vec<PathBuf> = first.map(|name| Path::new("/").join(name)).collect();
@@ -236,12 +236,12 @@ fn outcome(answers: &Answers) -> Result<()> {
     Ok(())
 }
 
-/// An empty ext4 file system, without a journal: what reads it here replays none.
+/// An empty ext4 file system without a journal: `fetch` cannot replay one.
 fn make_disk(xtask: &Xtask, disk: &Path) -> Result<()> {
     apt::need(xtask, &["e2fsprogs"])?;
     let what = || format!("disk: {}", disk.display());
     fs::create_dir_all(disk.parent().unwrap_or(disk)).with_context(what)?;
-    // Another file than that of a guest that may still be ending.
+    // A new file, since a guest that is still ending may use the old one.
     drop(fs::remove_file(disk));
     let file = File::create(disk).with_context(what)?;
     file.set_len(DISK_BYTES).with_context(what)?;
@@ -251,7 +251,7 @@ fn make_disk(xtask: &Xtask, disk: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies the one run folder on the disk, without mounting it: the guest has taken it down.
+/// Copies the one run folder from the disk without mounting it: the guest has unmounted it.
 fn fetch(disk: &Path, meanwhile: &Path, output: &Path) -> Result<()> {
     let what = || format!("fetching the run folder to {}", meanwhile.display());
     remove_folder(meanwhile)?;

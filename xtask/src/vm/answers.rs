@@ -1,7 +1,7 @@
-//! Reads what a guest said: pure, from lines to facts.
+//! Reads what a guest printed: pure, from lines to facts.
 //!
 //! Yields [`Answers`] (raw, by step), and from these the results of doctor, the verifier and the kernel
-//! tests. Unknown lines are left out: the log has them.
+//! tests. Unknown lines are skipped; they are in the log.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use serde_json::Value;
 
 use crate::test::libtest::{self, Tally};
 
-/// Line with which a guest asks for its next job.
+/// The line with which a guest asks for its next job.
 pub(crate) const READY: &str = "ready";
 
-/// Everything that came out of a guest.
+/// The output of a guest.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Answers {
     pub(crate) release: Option<String>,
-    /// Seconds from the kernel's start to the first program's first word.
+    /// Seconds from the kernel's start to the first line of the first program.
     pub(crate) up_s: Option<f64>,
-    /// Whether it came to the end of its job.
+    /// Whether it finished its job.
     pub(crate) is_done: bool,
     /// Complaints of the first program.
     pub(crate) complaints: Vec<String>,
-    /// Why none of its output can be trusted: its kernel, or the emulator, was in trouble.
+    /// Reasons not to trust any of its output: its kernel or the emulator failed.
     pub(crate) trouble: Vec<String>,
     pub(crate) steps: BTreeMap<String, Said>,
 }
 
-/// What one program wrote, and how it ended.
+/// The output of one program, and how it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) out: String,
@@ -79,17 +79,17 @@ impl Answers {
     }
 }
 
-/// What `guestscope doctor --json` found.
+/// The result of `guestscope doctor --json`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Doctor {
     pub(crate) fidelity: String,
-    /// Hook, outcome, and what that means.
+    /// Hook, outcome, and the consequence of the outcome.
     pub(crate) hooks: Vec<[String; 3]>,
 }
 
 impl Doctor {
     pub(crate) fn read(said: &Said) -> Option<Self> {
-        // On this machine both streams are one: a warning may stand beside it.
+        // On this machine both streams are one, so a warning may stand beside the JSON.
         let json = said.out.get(said.out.find('{')?..=said.out.rfind('}')?)?;
         let value: Value = serde_json::from_str(json).ok()?;
         let hook = |hook: &Value| {
@@ -107,15 +107,15 @@ impl Doctor {
     }
 }
 
-/// What the verifier made of one program.
+/// The verifier's result for one BPF program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     pub(crate) name: String,
-    /// Instructions that it looked at, where the kernel tells (5.16 and later), or why it refused.
+    /// Instructions that it processed, if the kernel tells (5.16 and later), or why it refused the program.
     pub(crate) verdict: Result<Option<u64>, String>,
 }
 
-/// What the example `programs` said: the programs, and what concerns the whole object.
+/// The result of the example `programs`: the BPF programs, and messages about the whole object.
 pub(crate) fn programs(said: &Said) -> (Vec<Program>, Vec<String>) {
     let (mut programs, mut whole) = (Vec::new(), Vec::new());
     for value in said.out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -145,7 +145,7 @@ fn reason(error: &str, log: &[&str]) -> String {
     // Statistics, and the error number that follows the log.
     const NOISE: [&str; 4] = ["processed ", "verification time", "stack depth", ": "];
     let is_step = |line: &str| {
-        // An instruction, a line of the source, or the state in which a branch is taken up.
+        // An instruction, a source line, or the state in which a branch continues.
         let number = line.split(':').next().unwrap_or_default();
         let is_instruction = line.contains(':') && number.chars().all(|c| c.is_ascii_digit());
         is_instruction || line.starts_with(';') || line.starts_with("from ")
@@ -156,14 +156,14 @@ fn reason(error: &str, log: &[&str]) -> String {
     said.get(after).or(said.last()).map_or_else(|| error.to_owned(), |line| (*line).to_owned())
 }
 
-/// What the kernel tests said. Tests that a guest did not live to finish are failures of their own.
+/// The results of the kernel tests. Tests that did not end before the guest did count as failed.
 pub(crate) fn tests(said: &Said) -> Tally {
     let mut tally = libtest::tally(&said.out);
     if !said.out.contains("test result: ") {
         let is_test = |line: &&str| line.starts_with("test ");
         tally.passed =
             said.out.lines().filter(is_test).filter(|line| line.ends_with(" ... ok")).count() as u64;
-        // A test that hangs has not ended its line, which a hanging guest has kept: it may also be the next
+        // A hanging test has not ended its line, which a hanging guest has kept: it may also be the next
         // test.
         let last = said.out.lines().rfind(|line| is_test(line) && line.contains(" ... "));
         let last = last.and_then(|line| line.strip_prefix("test ")?.split(" ... ").next());

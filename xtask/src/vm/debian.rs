@@ -1,8 +1,7 @@
-//! Debian's kernels: found in the mirror that this machine uses anyway, fetched by apt, unpacked, never
-//! installed.
+//! Debian's kernels: found in the mirror that this machine uses, fetched by apt, unpacked, never installed.
 //!
-//! Yields an [`Image`] in the cache. apt works in folders of its own there, with the machine's network
-//! settings and keyring only: no source, hook or list of the machine is read or changed.
+//! Yields an [`Image`] in the cache. apt works in its own folders there, with only the machine's network
+//! settings and keyring: no source, hook or list of the machine is read or changed.
 
 use std::{
     fs,
@@ -24,7 +23,7 @@ use crate::{
 /// Keyring that verifies the mirror; `Signed-By` of each source written here.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR: &str = "GUESTSCOPE_DEBIAN_MIRROR";
-/// Younger lists are not refreshed.
+/// Younger package lists are not refreshed.
 const FRESH: Duration = Duration::from_hours(24);
 /// Modules for a disk of QEMU, by PCI and in a microVM; modules built into the kernel are no files.
 const MODULES: [&str; 7] = [
@@ -40,7 +39,7 @@ const MODULES: [&str; 7] = [
 /// A kernel on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
-    /// As the package says: `6.1.0-47-cloud-amd64`.
+    /// Release, as in the package's name: `6.1.0-47-cloud-amd64`.
     pub(crate) release: String,
     pub(crate) architecture: Architecture,
     pub(super) folder: PathBuf,
@@ -92,7 +91,7 @@ pub(crate) fn image(xtask: &Xtask, kernel: &Kernel) -> Result<Image> {
 }
 
 impl Mirror {
-    /// The user's choice, or the one among the machine's sources.
+    /// The mirror that the user chose, or the one in the machine's sources.
     fn find() -> Result<Self> {
         if let Some(url) = std::env::var(MIRROR).ok().filter(|url| !url.is_empty()) {
             return Self::of(&[url.as_str()]).ok_or_else(|| {
@@ -113,7 +112,7 @@ impl Mirror {
         })
     }
 
-    /// Archive and security archive stand side by side, so that one tells the other.
+    /// Main and security archive are beside each other, so one gives the other.
     fn of(urls: &[&str]) -> Option<Self> {
         let ending = |end: &str| {
             let trimmed = urls.iter().map(|url| url.trim().trim_end_matches('/'));
@@ -154,14 +153,14 @@ impl Index {
         self.folder.join("apt.conf")
     }
 
-    /// An apt program that knows this suite alone.
+    /// An apt program that knows only this suite.
     fn apt(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("APT_CONFIG", self.configuration()).env("LC_ALL", "C").arg("--quiet");
         command
     }
 
-    /// Downloads the suite's lists, unless they are new enough. Old ones are better than none.
+    /// Downloads the suite's lists, unless they are new enough. If that fails, old lists are used.
     fn refresh(&self, xtask: &Xtask, mirror: &Mirror) -> Result<()> {
         let (suite, architecture) = (&self.suite, self.architecture);
         let stamp = self.folder.join("refreshed");
@@ -216,7 +215,7 @@ impl Index {
         apt::parse_candidate(&policy).with_context(|| format!("no version of {package}"))
     }
 
-    /// Downloads the packages and keeps of them what a guest needs.
+    /// Downloads the packages and keeps the files that a guest needs.
     fn unpack(&self, run: &Run, at: &Path, packages: &[String]) -> Result<()> {
         run.check(self.apt("apt-get").arg("download").args(packages).current_dir(at))?;
         let whole = at.join("whole");
@@ -261,8 +260,8 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// apt's whole configuration: folders of its own, and the machine's network settings. Hooks are left out: an
-/// update here must not empty the machine's own cache, as those of containers do.
+/// apt's complete configuration: its own folders, and the machine's network settings. Hooks are left out: an
+/// update here must not empty the machine's own cache, as the hooks in container images do.
 fn configuration(folder: &Path, architecture: Architecture, settings: &str) -> String {
     let of_network = settings.lines().filter(|line| {
         line.starts_with("Acquire::")
@@ -283,7 +282,7 @@ fn configuration(folder: &Path, architecture: Architecture, settings: &str) -> S
         place("Dir::Etc::preferencesparts", "empty"),
         "Acquire::Languages \"none\";".to_owned(),
         format!("APT::Architecture \"{}\";", architecture.name()),
-        // apt's own user cannot enter the cache, which is its owner's alone.
+        // apt's own user cannot enter the cache, which only its owner may read.
         "APT::Sandbox::User \"\";".to_owned(),
     ];
     own.iter().map(String::as_str).chain(of_network).fold(String::new(), |text, line| text + line + "\n")
@@ -294,7 +293,7 @@ fn newest<'a>(names: &'a [String], pattern: &str) -> Option<&'a str> {
     let (before, after) = pattern.split_once('*')?;
     let versions = names.iter().filter_map(|name| {
         let numbers = numbers(name.strip_prefix(before)?.strip_suffix(after)?)?;
-        // A pattern with the star in place of the first numbers must not find a package that only names
+        // A pattern with the star in place of the first numbers must not match a package that only depends on
         // another.
         (before.matches('.').count() + numbers.len() > 2).then_some((numbers, name))
     });
@@ -308,7 +307,7 @@ fn numbers(version: &str) -> Option<Vec<u64>> {
     })
 }
 
-/// What has to be fetched of a release: from 7.x on, an image is a package that only names others.
+/// Packages to fetch for a release: from 7.x on, an image is a package that only depends on others.
 fn parts(names: &[String], release: &str) -> Vec<String> {
     let wanted = ["image", "binary", "modules"].map(|part| format!("linux-{part}-{release}"));
     wanted.into_iter().filter(|name| names.contains(name)).collect()

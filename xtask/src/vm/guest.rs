@@ -1,7 +1,8 @@
-//! One virtual machine: started with a kernel, a first program and a job, watched until it turns itself off.
+//! One virtual machine: started with a kernel, a first program and a job, and watched until it turns itself
+//! off.
 //!
-//! Yields the output of its second serial port. If /dev/kvm exists and does not run a stock kernel, as in
-//! many clouds' own guests, everything is emulated, which is some ten times slower.
+//! Yields the output of its second serial port. If there is no /dev/kvm, or it does not boot a stock kernel,
+//! as in many clouds' guests, everything is emulated, which is some ten times slower.
 
 use std::{
     collections::BTreeMap,
@@ -30,22 +31,22 @@ use crate::{
     progress::Step,
 };
 
-/// A real virtual machine says its first word within two seconds.
+/// Limit for the trial: with KVM a guest prints its first line within two seconds.
 const TRIAL: Duration = Duration::from_secs(20);
 
-/// Mount point of the disk for what a guest leaves behind.
+/// Mount point of the disk for a guest's results.
 pub(crate) const RESULTS: &str = "/results";
 /// Mount point of a shared, read-only disk.
 pub(crate) const SHARED: &str = "/shared";
 
-/// Who executes the guest's instructions.
+/// What executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Machine {
     Virtual,
     Emulated,
 }
 
-/// What the guest's hardware is.
+/// The guest's hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Model {
     /// A PC, or arm64's `virt`.
@@ -54,18 +55,18 @@ pub(crate) enum Model {
     Micro,
 }
 
-/// What is done to a guest from outside, on its request over its third serial port.
+/// What is done to a guest from outside when it asks over its third serial port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
     Nothing,
-    /// It is stopped.
+    /// Stop it for a while.
     Stop,
-    /// It is saved, and restored by another QEMU.
+    /// Save it, and restore it by another QEMU.
     Restore,
 }
 
 impl Outside {
-    /// The choice of a row.
+    /// The choice for a row.
     pub(crate) fn of(row: &Row) -> Self {
         match (row.stopped, row.restored) {
             (true, _) => Self::Stop,
@@ -84,11 +85,11 @@ impl Outside {
     }
 }
 
-/// One program to run in a guest or here.
+/// One program to run in a guest or on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) name: &'static str,
-    /// Relative to where the programs are.
+    /// Path below the folder of programs.
     pub(crate) program: &'static str,
     pub(crate) arguments: Vec<String>,
     /// Environment in guests, in addition to that of every program there.
@@ -96,7 +97,7 @@ pub(crate) struct Task {
     pub(crate) limit: Duration,
 }
 
-/// How a guest is to be.
+/// Settings of a guest.
 pub(crate) struct Guest<'a> {
     pub(crate) image: &'a Image,
     pub(crate) payload: &'a Payload,
@@ -107,13 +108,13 @@ pub(crate) struct Guest<'a> {
     pub(crate) user: Option<u32>,
     pub(crate) cpus: u8,
     pub(crate) memory_mb: u32,
-    /// Whether it is judged by durations.
+    /// Whether its tests are judged by durations.
     pub(crate) is_timed: bool,
-    /// What is done to it on its request.
+    /// What is done to it when it asks.
     pub(crate) outside: Outside,
     /// The CPUs of this machine that it may use; all if there is no list.
     pub(crate) tied_to: Option<&'a str>,
-    /// A disk of its own for what it is to leave behind.
+    /// A disk of its own for its results.
     pub(crate) results: Option<&'a Path>,
     /// A disk that it may only read.
     pub(crate) shared: Option<&'a Path>,
@@ -121,7 +122,7 @@ pub(crate) struct Guest<'a> {
     pub(crate) waits: bool,
     /// Limit from its start until it is off, by the clock of this machine.
     pub(crate) limit: Duration,
-    /// Prefix of its files' names, in the folder of logs.
+    /// Prefix of its files' names in the folder of logs.
     pub(crate) name: &'a str,
 }
 
@@ -135,7 +136,7 @@ pub(crate) fn ensure(xtask: &Xtask, architecture: Architecture) -> Result<()> {
 }
 
 impl Machine {
-    /// The faster one that boots this kernel.
+    /// The fastest machine that boots this kernel.
     pub(crate) fn choose(xtask: &Xtask, image: &Image, payload: &Payload) -> Result<Self> {
         if OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
             xtask.progress.present("virtual machines", "emulated: no /dev/kvm");
@@ -158,13 +159,13 @@ pub(crate) fn logs(xtask: &Xtask) -> PathBuf {
     xtask.workspace.target.join("vm-logs")
 }
 
-/// What the kernel printed, and what the guest said.
+/// Files with the kernel's messages, and with the guest's output.
 pub(crate) fn log_files(xtask: &Xtask, name: &str) -> [PathBuf; 2] {
     ["kernel", "guest"].map(|kind| logs(xtask).join(format!("{name}.{kind}.log")))
 }
 
 impl<'a> Guest<'a> {
-    /// One CPU, emulated, nothing special, no time.
+    /// One CPU, emulated, with defaults and a limit of zero.
     pub(crate) fn plain(image: &'a Image, payload: &'a Payload, name: &'a str) -> Self {
         Self {
             image,
@@ -188,7 +189,7 @@ impl<'a> Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Boots it, lets it work through its tasks, waits until it is off.
+    /// Boots it, lets it run its tasks, and waits until it is off.
     pub(crate) fn run(&self, xtask: &Xtask, step: &Step, tasks: &[Task]) -> Result<Answers> {
         let [kernel_log, log] = log_files(xtask, self.name);
         fs::create_dir_all(logs(xtask))?;
@@ -219,7 +220,7 @@ impl Guest<'_> {
     }
 
     /// Runs one QEMU after the other, as often as the guest is saved. Each starts with the original disk: the
-    /// guest's writes are in its memory, and it reads nothing anew.
+    /// guest's writes are in its memory, and it does not read the disk again.
     fn restored(
         &self,
         xtask: &Xtask,
@@ -236,7 +237,7 @@ impl Guest<'_> {
             let finished = run.finish(&mut qemu)?;
             text.push_str(&finished.text);
             if finished.timed_out || !finished.status.success() || !restorer.take_saved() {
-                // The log has the last one's words; all of them are wanted.
+                // The log has only the last QEMU's output; all of it is wanted.
                 fs::write(run.log, &text)?;
                 return Ok(Finished { text, ..finished });
             }
@@ -250,7 +251,7 @@ impl Guest<'_> {
         }
         archive.console();
         for library in &self.payload.libraries {
-            // The loader looks for it at its path on this machine.
+            // The loader expects the library at the path that it has on this machine.
             let name = library.strip_prefix("/").unwrap_or(library).to_string_lossy();
             if let Some((folder, _)) = name.rsplit_once('/') {
                 archive.directory(folder);
@@ -296,7 +297,7 @@ impl Guest<'_> {
     }
 }
 
-/// Environment of every program in a guest: where the others are, and that the machine is disposable.
+/// Environment of every program in a guest: where the other programs are, and that the machine is disposable.
 fn environment(programs: &Path, outside: Outside) -> BTreeMap<String, String> {
     let place = |name: &str| programs.join(name).display().to_string();
     let pairs = [
@@ -305,19 +306,19 @@ fn environment(programs: &Path, outside: Outside) -> BTreeMap<String, String> {
         ("TMPDIR", "/tmp".to_owned()),
         ("GUESTSCOPE_BIN", place(AGENT)),
         ("GUESTSCOPE_WORKLOADS_BIN", place(WORKLOADS)),
-        // Tests that would harm anybody's machine look for it.
+        // Tests that would harm an ordinary machine check this variable.
         ("GUESTSCOPE_DISPOSABLE", "1".to_owned()),
     ];
     let line = outside.variable().map(|name| (name, "/dev/ttyS2".to_owned()));
-    // How many faults of each kind, and how many tempests, the tests are to judge, if more were asked for.
+    // Numbers of faults and tempests for the tests, if the user asked for more.
     let asked = ["GUESTSCOPE_REPETITIONS", "GUESTSCOPE_TEMPESTS"];
     let asked = asked.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
     let all = pairs.into_iter().chain(line).chain(asked);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What a kernel prints before it dies, and the first place that it names: a dead guest reports nothing
-/// itself.
+/// Messages that a kernel prints before it dies, with the first place that they name: a dead guest reports
+/// nothing itself.
 pub(super) fn trouble(log: &str) -> Vec<String> {
     let lines = log.lines().map(|line| line.split_once("] ").map_or(line, |(_, text)| text).trim());
     let signs = ["Oops: ", "BUG: ", "Kernel panic", "watchdog: BUG", "rcu: INFO"];
@@ -325,7 +326,7 @@ pub(super) fn trouble(log: &str) -> Vec<String> {
         |line: &&str| signs.iter().any(|sign| line.starts_with(sign)) || line.starts_with("RIP: 0010:");
     let mut found: Vec<String> = lines.filter(begins).map(|line| format!("kernel: {line}")).collect();
     found.dedup();
-    // What follows the first few is their consequence.
+    // Messages after the first few are consequences.
     found.truncate(3);
     found
 }

@@ -1,7 +1,7 @@
 //! The file system that a guest starts with: a cpio archive (format `newc`) in memory.
 //!
-//! Yields bytes for QEMU's `-initrd`. All files belong to root, and their times are 0, so that the same files
-//! give the same bytes.
+//! Yields bytes for QEMU's `-initrd`. All files belong to root and have time 0, so that the same files give
+//! the same bytes.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Once, however often it is asked for; the kernel makes none by itself, so those around it come first.
+    /// Adds a directory once, its parents first, since the kernel makes no parents by itself.
     pub(crate) fn directory(&mut self, name: &str) {
         if let Some((around, _)) = name.rsplit_once('/') {
             self.directory(around);
@@ -50,8 +50,8 @@ impl Archive {
 
     fn entry(&mut self, name: &str, mode: u32, content: &[u8], device: (u32, u32)) {
         self.entries += 1;
-        // Number, mode, user, group, links, time, size, two numbers of the device that holds it and two of
-        // the device that it is, length of the name with its zero, checksum (of another format).
+        // Inode, mode, user, group, links, time, size, device that holds the file (2 numbers), device that
+        // the file is (2 numbers), length of the name with its zero, checksum (unused in this format).
         let (size, length) = (content.len() as u32, name.len() as u32 + 1);
         let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, length, 0];
         self.bytes.extend_from_slice(b"070701");

@@ -1,6 +1,6 @@
-//! The kernels and the rows of the matrix, as `xtask/kernels.toml` has them.
+//! Kernels and rows of the matrix, from `xtask/kernels.toml`.
 //!
-//! Yields a [`Matrix`] whose rows name kernels that are there. It knows nothing of where kernels come from.
+//! Yields a [`Matrix`] whose rows name known kernels. It does not know where kernels come from.
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::failure::failure;
 const FILE: &str = "xtask/kernels.toml";
 const TEXT: &str = include_str!("../../kernels.toml");
 
-/// Everything in the file.
+/// The content of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Matrix {
@@ -52,7 +52,7 @@ impl Architecture {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Kernel {
     pub(crate) name: String,
-    /// Suites of Debian, best first.
+    /// Suites of Debian, in order of preference.
     pub(crate) suites: Vec<String>,
     /// Name of the package, with one `*` for the version.
     pub(crate) package: String,
@@ -66,32 +66,32 @@ pub(crate) struct Kernel {
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of the file")]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// Name of the kernel; none: that of this machine.
+    /// Name of the kernel; none for this machine's.
     pub(crate) kernel: Option<String>,
     #[serde(default)]
     pub(crate) hide_btf: bool,
     #[serde(default)]
     pub(crate) unprivileged: bool,
-    /// Whether its clocks are real, so that it can be stopped from outside and notice; only those tests run.
+    /// Whether its clocks are real, so that it notices when it is stopped from outside; only those tests run.
     #[serde(default)]
     pub(crate) stopped: bool,
-    /// Whether it is saved by one QEMU and restored by another on request; only that test runs, and only in
-    /// the whole form.
+    /// Whether it is saved and restored by another QEMU on request; only that test runs, and only in the long
+    /// form.
     #[serde(default)]
     pub(crate) restored: bool,
-    /// What `guestscope doctor` should find.
+    /// The fidelity that `guestscope doctor` must find.
     pub(crate) fidelity: String,
     /// Virtual CPUs.
     #[serde(default = "two")]
     pub(crate) cpus: u8,
-    /// Hooks that this kernel does not have, or does not let in, and programs of hooks that only some runs
-    /// ask for; all others must be in place.
+    /// Hooks that this kernel does not have or refuses, and programs of hooks that only some runs use; all
+    /// others must be attached.
     #[serde(default)]
     pub(crate) lacks: Vec<String>,
-    /// Whether its failure counts.
+    /// Whether its failure fails the verb.
     pub(crate) supported: bool,
-    /// Whether its tests are known to hold too: if not, the full form reports failures, and the short one
-    /// decides.
+    /// Whether its tests are known to pass: if not, failures of the long form are only reported, and the
+    /// short form decides.
     #[serde(default)]
     pub(crate) tested: bool,
 }
@@ -101,14 +101,14 @@ fn two() -> u8 {
 }
 
 impl Row {
-    /// Whether programs are expected in the kernel, so that its tests mean something.
+    /// Whether BPF programs are expected to load, so that its tests mean something.
     pub(crate) fn is_full(&self) -> bool {
         self.fidelity == "full"
     }
 }
 
 impl Matrix {
-    /// The file of this checkout, with only the rows of these names; all if `names` is empty.
+    /// Reads this checkout's file, with only the rows of these names; all if `names` is empty.
     pub(crate) fn load(names: &[String]) -> Result<Self> {
         let mut matrix = Self::parse(TEXT).context(FILE)?;
         let known: Vec<String> = matrix.rows.iter().map(|row| row.name.clone()).collect();

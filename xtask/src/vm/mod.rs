@@ -1,8 +1,7 @@
-//! The verb `vm`: the agent and its kernel tests on every kernel of the matrix, and on this one.
+//! The verb `vm`: the agent and its kernel tests on every kernel of the matrix, and on this machine's.
 //!
-//! Yields one row per kernel and set of surroundings, and a verdict on those that are declared supported.
-//! Guests run one after the other. It needs no root but for this machine's own row; it changes nothing
-//! outside the cache and `target/`.
+//! Yields a row for each kernel and environment, and a verdict on the supported ones. Guests run one after
+//! the other. Only this machine's own row needs root; nothing outside the cache and `target/` is changed.
 
 pub(crate) mod answers;
 pub(crate) mod debian;
@@ -40,55 +39,55 @@ use crate::{Xtask, artifact::AGENT, command::Run, kernel, test::libtest::Tally, 
 
 /// Debian's `nobody`.
 const NOBODY: u32 = 65_534;
-/// Limits of a task, by the guest's clock; the kernel tests take 10 min, and half an hour on 7.3.
+/// Limits of a task, by the guest's clock; the kernel tests take 10 min, and 30 min on 7.3.
 const SHORT: Duration = Duration::from_mins(2);
 const TESTS: Duration = Duration::from_mins(45);
 /// Limits of a whole guest, by this machine's clock: a second of a guest that counts instructions takes three
-/// on an idle CPU, and a hanging guest's clock may stand still.
+/// seconds on an idle CPU, and a hanging guest's clock may stand still.
 const ROW_SHORT: Duration = Duration::from_mins(4);
 const ROW: Duration = Duration::from_mins(90);
 
-/// Factor on the limits for guests of another architecture: always emulated, and their programs are not
-/// optimised.
+/// Factor on the limits for guests of another architecture: they are always emulated, and their programs are
+/// not optimised.
 const FOREIGN: u32 = 3;
 
-/// The one test of the short form: from the cgroup's files over the kernel's clock of the group, which
-/// differs in each of the kernels, to a named cause.
+/// The only test of the short form. It involves the cgroup's files, the kernel's throttle clock of the group,
+/// which differs between kernels, and a named cause.
 const SHORT_FAULT: &str = "quota";
-/// The same where the agent sees less: a test that needs no privileges.
+/// The same for a reduced fidelity: a test that needs no privileges.
 const SHORT_REDUCED: &str = "told_apart::case_3_lock";
 /// Limit of all rows as a stage of the verb `test`: five times what they take on two cores.
 const STAGE: Duration = Duration::from_mins(10);
 
-/// What the user chose.
+/// Options of the verb.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Rows; all if there are none.
+    /// Names of rows; all if there are none.
     pub(crate) names: Vec<String>,
-    /// Leave all tests out but one.
+    /// Run only one test.
     pub(crate) short: bool,
     /// Only tests whose names contain this.
     pub(crate) filter: Option<String>,
-    /// Keep the logs of rows that are as they should be, too.
+    /// Keep the logs of successful rows, too.
     pub(crate) keep_logs: bool,
-    /// No row begins later than that after the first.
+    /// No row begins later than this after the first.
     pub(crate) limit: Option<Duration>,
 }
 
-/// Kernels, and what boots them.
+/// The rows and their kernels.
 pub(crate) struct Guests {
     rows: Vec<Row>,
     /// Images by name of the kernel; a missing one costs only its rows.
     images: BTreeMap<String, Result<Image, String>>,
 }
 
-/// What guests of one architecture have in common.
+/// What all guests of one architecture share.
 struct Ground {
     payload: Payload,
     machine: Machine,
 }
 
-/// Every [`Ground`] that a row has asked for, or why there is none.
+/// The [`Ground`] of each architecture that a row has used, or why there is none.
 struct Grounds<'a> {
     xtask: &'a Xtask,
     toolchain: &'a Toolchain,
@@ -97,7 +96,7 @@ struct Grounds<'a> {
 }
 
 impl Grounds<'_> {
-    /// What a row shows.
+    /// Runs a row.
     fn see(&mut self, row: &Row, options: &Options) -> Result<Seen> {
         let own = Architecture::here().unwrap_or_default();
         let tasks = tasks(row, options);
@@ -131,8 +130,8 @@ impl Grounds<'_> {
         in_a_guest(xtask, &guest, row, &tasks)
     }
 
-    /// Builds the programs for an architecture, and tries its first kernel, once. Without programs for this
-    /// machine there is nothing to test; a failure for another one costs only its rows.
+    /// Builds the programs for an architecture and tries its first kernel, once. If that fails for this
+    /// machine's architecture, the verb fails; for another one only its rows do.
     fn ground(&mut self, architecture: Architecture) -> Result<&Result<Ground, String>> {
         if !self.prepared.contains_key(&architecture) {
             let ground = self.prepare(architecture);
@@ -156,7 +155,7 @@ impl Grounds<'_> {
     }
 }
 
-/// The verb. Gives whether every supported row is as it should be.
+/// The verb. Returns whether every supported row is as expected.
 pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let toolchain = Toolchain::ensure(xtask)?;
     let guests = Guests::ensure(xtask, Matrix::load(&options.names)?);
@@ -180,7 +179,7 @@ impl Guests {
         Self { rows: matrix.rows, images }
     }
 
-    /// Every row that is supported and needs a guest of this machine's own architecture, for the verb `test`.
+    /// Every supported row with a guest of this machine's architecture, for the verb `test`.
     pub(crate) fn supported(xtask: &Xtask) -> Result<Self> {
         let mut matrix = Matrix::load(&[])?;
         let own = |kernel: &Kernel| Some(kernel.architecture) == Architecture::here();
@@ -191,12 +190,12 @@ impl Guests {
         Ok(Self::ensure(xtask, matrix))
     }
 
-    /// Runs row after row.
+    /// Runs the rows one after the other.
     fn run(self, xtask: &Xtask, toolchain: &Toolchain, options: &Options) -> Result<Vec<Outcome>> {
         let mut grounds = Grounds { xtask, toolchain, images: &self.images, prepared: BTreeMap::new() };
         let started = Instant::now();
         let mut outcomes = Vec::new();
-        // What takes the whole form's time is left out of the short one.
+        // The short form leaves out what would take as long as the long form.
         for mut row in self.rows.into_iter().filter(|row| !(options.short && row.restored)) {
             row.supported &= options.short || row.tested || !row.is_full();
             let is_late = options.limit.is_some_and(|limit| started.elapsed() > limit);
@@ -219,7 +218,7 @@ impl Guests {
         Ok(outcomes)
     }
 
-    /// The short form, counted: a row is a test. What the whole report says goes to `log`.
+    /// The short form, counted as tests, one for each row. The complete report goes to `log`.
     pub(crate) fn short_form(self, xtask: &Xtask, toolchain: &Toolchain, log: &Path) -> Result<Tally> {
         let options = Options { short: true, limit: Some(STAGE), ..Options::default() };
         let outcomes = self.run(xtask, toolchain, &options)?;
@@ -245,12 +244,12 @@ fn tasks(row: &Row, options: &Options) -> Vec<Task> {
     }
     tasks.push(task("programs", "programs", &[], SHORT));
     if row.stopped {
-        // Its clocks show what this machine does, so that its other tests would say little.
+        // Its clocks depend on this machine's load, so its other tests would mean little.
         tasks.push(task("faults", "debug/deps/guest", &["--show-output", "pauses"], TESTS));
         return tasks;
     }
     if row.restored {
-        // After the first test it is another virtual machine's guest.
+        // After the first test the guest belongs to another virtual machine.
         tasks.push(task(
             "faults",
             "debug/deps/guest",
@@ -259,14 +258,14 @@ fn tasks(row: &Row, options: &Options) -> Vec<Task> {
         ));
         return tasks;
     }
-    // One at a time: they count what the kernel did, and load the machine on purpose.
+    // One test at a time: they count kernel events, and load the machine on purpose.
     let mut arguments = vec!["--show-output", "--test-threads=1"];
     arguments.extend(options.filter.as_deref());
     if !options.short {
         tasks.push(task("tests", "debug/deps/kernel", &arguments, TESTS));
     }
     if row.kernel.is_some() {
-        // They step clocks and take CPUs away, which this machine has to be spared.
+        // They set clocks and take CPUs offline, which must not happen to this machine.
         arguments.extend(options.short.then_some(SHORT_FAULT));
         tasks.push(task("faults", "debug/deps/guest", &arguments, TESTS));
     }
@@ -289,7 +288,7 @@ fn in_a_guest(xtask: &Xtask, guest: &Guest, row: &Row, tasks: &[Task]) -> Result
     Ok(Seen { release: answers.release, up_s: answers.up_s, ..seen })
 }
 
-/// The same programs under the kernel that runs this.
+/// The same programs on this machine's own kernel.
 fn on_this_machine(xtask: &Xtask, payload: &Payload, row: &Row, tasks: &[Task]) -> Result<Seen> {
     if !geteuid().is_root() {
         return Ok(Seen::not_run("needs root".to_owned()));

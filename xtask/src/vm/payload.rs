@@ -1,8 +1,8 @@
-//! The programs in every guest, which also run on this machine: the static agent and workloads as they are
-//! shipped, and the tests with what they need.
+//! The programs in every guest, which also run on this machine: the static agent and workloads as shipped,
+//! and the tests with the files that they need.
 //!
-//! Yields the paths and, for guests, a disk image of the programs. Tests are those of the host, built once
-//! for all verbs: a guest gets the few libraries that they are linked with.
+//! Yields the paths and, for guests, a disk image of the programs. Tests are built once for all verbs, for
+//! this machine: a guest gets the few libraries that they are linked with.
 
 use std::{
     collections::BTreeSet,
@@ -22,14 +22,14 @@ use crate::{
     toolchain::Toolchain,
 };
 
-/// The first program of a guest, the verifier's questioner, and the programs that tests observe.
+/// The first program of a guest, the program that asks the verifier, and the programs that tests observe.
 const INIT: &str = "guest_init";
 const PROGRAMS: &str = "programs";
 const SUBJECT: &str = "kernel_subject";
 const EXAMPLES: [&str; 3] = [INIT, PROGRAMS, SUBJECT];
-/// The kernel tests, and those that are for guests only.
+/// The kernel tests, and the tests for guests only.
 pub(crate) const TESTS: [&str; 2] = ["kernel", "guest"];
-/// Programs take 300 MB of it; tests write files of 64 MiB. What stays empty takes no space.
+/// Size of the disk. Programs take 300 MB of it; tests write files of 64 MiB. Empty blocks take no space.
 const DISK_BYTES: u64 = 1 << 30;
 /// Where a guest finds its disk.
 pub(crate) const MOUNTED: &str = "/work";
@@ -37,11 +37,11 @@ pub(crate) const MOUNTED: &str = "/work";
 /// Built programs.
 pub(crate) struct Payload {
     pub(crate) init: PathBuf,
-    /// What the tests and the first program are linked with, by absolute path.
+    /// Libraries of the tests and of the first program, by absolute path.
     pub(crate) libraries: Vec<PathBuf>,
     /// The file system with the programs.
     pub(crate) disk: PathBuf,
-    /// Folder of the programs on this machine, laid out as on the disk.
+    /// Folder of the programs on this machine, with the layout of the disk.
     pub(crate) here: PathBuf,
 }
 
@@ -59,8 +59,8 @@ impl Payload {
         Self::for_arm64(xtask, toolchain)
     }
 
-    /// These programs alone, with their names, for guests of this machine's own architecture. Guests have
-    /// libraries in `shared` from elsewhere.
+    /// A payload of these programs only, with their names, for guests of this machine's architecture. Guests
+    /// get libraries of the folder `shared` elsewhere.
     pub(crate) fn of_programs(
         xtask: &Xtask,
         toolchain: &Toolchain,
@@ -97,8 +97,8 @@ impl Payload {
         Self::of(xtask, architecture, &Built { agent, workloads, examples, tests: &text })
     }
 
-    /// All of it static; the agent and the workloads in the tests' profile, with a little optimisation: their
-    /// correctness is tested there, not size or speed, so each dependency is built once.
+    /// All programs static; the agent and the workloads in the tests' profile, with little optimisation:
+    /// these tests check correctness, not size or speed, and each dependency is built once.
     fn for_arm64(xtask: &Xtask, toolchain: &Toolchain) -> Result<Self> {
         let arm64 = Arm64::ensure(xtask, toolchain)?;
         let mut programs = arm64.cargo("build");
@@ -120,7 +120,7 @@ impl Payload {
 
     fn of(xtask: &Xtask, architecture: Architecture, built: &Built) -> Result<Self> {
         let Built { agent, workloads, examples, tests } = built;
-        // Tests look for the tested program where cargo puts it: beside the tests' own folder.
+        // Tests look for the tested program beside their own folder, where cargo puts it.
         let mut places = vec![
             (agent.clone(), AGENT.to_owned()),
             (workloads.clone(), WORKLOADS.to_owned()),
@@ -136,7 +136,7 @@ impl Payload {
         Self::laid_out(xtask, &folder, &places, examples.join(INIT))
     }
 
-    /// Files at their places, and a disk of them.
+    /// Puts the files at their places, and makes a disk of them.
     fn laid_out(xtask: &Xtask, folder: &Path, places: &[(PathBuf, String)], init: PathBuf) -> Result<Self> {
         let here = folder.join("programs");
         for (from, to) in places {
@@ -150,13 +150,13 @@ impl Payload {
     }
 }
 
-/// What the builds made.
+/// Results of the builds.
 struct Built<'a> {
     agent: PathBuf,
     workloads: PathBuf,
-    /// The folder of them.
+    /// The folder of the examples.
     examples: PathBuf,
-    /// What cargo wrote while it built the tests.
+    /// Cargo's output while it built the tests.
     tests: &'a str,
 }
 
@@ -167,7 +167,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// An ext4 file system of a folder's content, made without mounting. It is a new file, since a guest of
-/// another call may still run on the last one.
+/// another call may still use the old one.
 fn make_disk(xtask: &Xtask, content: &Path, disk: &Path) -> Result<()> {
     apt::need(xtask, &["e2fsprogs"])?;
     let new = disk.with_extension("new");
@@ -180,11 +180,11 @@ fn make_disk(xtask: &Xtask, content: &Path, disk: &Path) -> Result<()> {
     fs::rename(&new, disk).with_context(what)
 }
 
-/// Everything that the dynamic loader would give to these programs, and the loader itself.
+/// All libraries that the dynamic loader would load for these programs, and the loader itself.
 fn libraries<'a>(programs: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
     let mut found = BTreeSet::new();
     for program in programs {
-        // A static program has none, which ldd calls a failure.
+        // For a static program ldd fails.
         let text = command::text(Command::new("ldd").arg(program)).unwrap_or_default();
         found.extend(linked(&text));
     }
@@ -196,7 +196,7 @@ fn libraries<'a>(programs: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
 fn linked(ldd: &str) -> impl Iterator<Item = PathBuf> {
     let files = ldd.lines().filter_map(|line| line.trim().rsplit_once(" (0x").map(|(file, _)| file));
     let files = files.map(|file| file.rsplit_once("=> ").map_or(file, |(_, file)| file).trim());
-    // The kernel's own one is no file.
+    // The vDSO is no file.
     files.filter(|file| file.starts_with('/')).map(PathBuf::from)
 }
 

@@ -1,5 +1,5 @@
-//! The command line of QEMU for a guest: an ordinary machine (a PC, or arm64's `virt`), or a microVM, which
-//! has neither PCI nor a PC's firmware. Yields a command; it starts nothing.
+//! QEMU's command line for a guest: an ordinary machine (a PC, or arm64's `virt`), or a microVM, which has
+//! neither PCI nor a PC's firmware. Yields a command; it starts nothing.
 
 use std::{path::Path, process::Command, thread, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
     matrix::Architecture,
 };
 
-/// QEMU's program for guests of an architecture, and Debian's package of it.
+/// QEMU's program for guests of an architecture, and its Debian package.
 pub(super) fn emulator(architecture: Architecture) -> (&'static str, &'static str) {
     match architecture {
         Architecture::Amd64 => ("qemu-system-x86_64", "qemu-system-x86"),
@@ -21,11 +21,11 @@ pub(super) const WORK: &str = "work";
 pub(super) const RESULTS: &str = "results";
 pub(super) const SHARED: &str = "shared";
 
-/// How long this machine's time stamp counter is measured: to 1 part in 10^6 or better.
+/// Time over which this machine's time stamp counter is measured, for an error of at most 10^-6.
 const WATCHED: Duration = Duration::from_millis(200);
 
 impl Guest<'_> {
-    /// All of it.
+    /// The complete command.
     pub(super) fn qemu(&self, initramfs: &Path, kernel_log: &Path) -> Command {
         let mut qemu = self.start(emulator(self.image.architecture).0);
         self.machine_words(&mut qemu);
@@ -33,7 +33,7 @@ impl Guest<'_> {
         qemu.args(["-smp", &cpus, "-m", &memory, "-nodefaults", "-display", "none", "-no-reboot"]);
         qemu.arg("-kernel").arg(self.image.kernel()).arg("-initrd").arg(initramfs);
         qemu.args(["-append", &self.kernel_words()]);
-        // A guest's writes to its disk are dropped with it.
+        // Writes of a guest to this disk are dropped when it ends.
         self.disk(&mut qemu, WORK, &self.payload.disk, "snapshot=on");
         if let Some(disk) = self.results {
             self.disk(&mut qemu, RESULTS, disk, "snapshot=off");
@@ -46,14 +46,14 @@ impl Guest<'_> {
         qemu.args(["-chardev", &format!("file,id=kernel,append=on,path={log}"), "-serial", "chardev:kernel"]);
         qemu.args(match (self.image.architecture, self.model) {
             (Architecture::Amd64, Model::Usual) => ["-serial", "stdio"].as_slice(),
-            // A microVM has one port of its own; a second one goes where a PC has it.
+            // A microVM has one serial port; a second one gets the address that a PC uses.
             (Architecture::Amd64, Model::Micro) => &[
                 "-chardev",
                 "stdio,id=answers",
                 "-device",
                 "isa-serial,index=1,iobase=0x2f8,irq=3,chardev=answers",
             ],
-            // This machine has one port of its own.
+            // This machine type has one serial port.
             (Architecture::Arm64, _) => {
                 &["-chardev", "stdio,id=answers", "-device", "pci-serial,chardev=answers"]
             }
@@ -68,11 +68,11 @@ impl Guest<'_> {
         taskset
     }
 
-    /// What machine it is, and who executes it.
+    /// Options for the machine and the accelerator.
     fn machine_words(&self, qemu: &mut Command) {
         match (self.image.architecture, self.model) {
             (Architecture::Arm64, _) => qemu.args(["-machine", "virt"]),
-            // Without ACPI it could neither find its disks by itself nor turn itself off.
+            // Without ACPI it could neither find its disks nor turn itself off.
             (Architecture::Amd64, Model::Micro) => {
                 qemu.args(["-machine", "microvm,acpi=on,isa-serial=on,rtc=on"])
             }
@@ -85,9 +85,9 @@ impl Guest<'_> {
             Machine::Emulated => ["-accel", "tcg,thread=single", "-cpu", "max"],
         });
         if self.counts_time() {
-            // An instruction takes 2 ns of the guest's time, and idling takes none of ours: whatever else
-            // runs on this machine, a guest's clocks show what its own CPUs did. Without it a turn of the
-            // other CPU is stolen time that no account has.
+            // With icount an instruction takes 2 ns of the guest's time, and idling takes none of ours:
+            // whatever else runs on this machine, a guest's clocks show what its own CPUs did. Without it, a
+            // turn of the other CPU is stolen time that no account shows.
             qemu.args(["-icount", "shift=1,sleep=off"]);
         }
     }
@@ -97,19 +97,19 @@ impl Guest<'_> {
             Architecture::Amd64 => "ttyS0",
             Architecture::Arm64 => "ttyAMA0",
         };
-        // A kernel whose memory is damaged goes on, and every test after that waits for its limit (seen once,
-        // 6.12).
+        // Otherwise a kernel with damaged memory goes on, and every later test waits for its limit (seen
+        // once, on 6.12).
         let mut words = format!("console={console} oops=panic panic=-1");
         let is_emulated = self.machine == Machine::Emulated && self.image.architecture == Architecture::Amd64;
         if is_emulated && !self.counts_time() {
-            // Linux panics if its timer does not tick within some turns of a loop ("IO-APIC + timer doesn't
-            // work"), which an emulator that waits for a CPU of this machine does not manage.
+            // Otherwise Linux panics if its timer does not tick within some turns of a loop ("IO-APIC + timer
+            // doesn't work"), which happens when the emulator waits for a CPU.
             words += " no_timer_check";
         }
         let is_blind = is_emulated && self.model == Model::Micro;
         if let Some(khz) = is_blind.then(counter_khz).flatten() {
-            // It has no clock of known rate against which Linux could calibrate its counter, and stops at its
-            // first tick. The emulator shows it this machine's counter.
+            // A microVM has no clock of known rate with which Linux could calibrate its time stamp counter,
+            // and hangs at its first tick. The emulator passes this machine's counter on.
             return format!("{words} tsc_early_khz={khz} tsc=reliable");
         }
         words
@@ -127,7 +127,7 @@ impl Guest<'_> {
     }
 }
 
-/// A comma in the file's name would end it, unless it is written twice.
+/// A comma in the file's name must be doubled.
 fn drive(id: &str, disk: &Path, mode: &str) -> String {
     let file = disk.display().to_string().replace(',', ",,");
     format!("id={id},if=none,format=raw,{mode},file={file}")

@@ -1,6 +1,6 @@
-//! The report of the matrix: what each row showed, whether it is what the row should show, and the table.
+//! The report of the matrix: each row's results, whether they are as expected, and the table.
 //!
-//! Yields text and one verdict. Pure; a row that fails is never left out.
+//! Yields text and one verdict. Pure; a failed row is never left out.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::{
 };
 use crate::{progress::duration, test::libtest::Tally};
 
-/// What one row showed.
+/// Results of one row.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) release: Option<String>,
-    /// Seconds to the first program's first word; none where nothing was booted.
+    /// Seconds to the first line of the first program; none if nothing was booted.
     pub(crate) up_s: Option<f64>,
     pub(crate) doctor: Option<Doctor>,
     pub(crate) programs: Vec<Program>,
-    /// What the first program, QEMU or the agent complained about.
+    /// Complaints of the first program, QEMU or the agent.
     pub(crate) complaints: Vec<String>,
-    /// Why nothing of this can be trusted.
+    /// Reasons not to trust these results.
     pub(crate) trouble: Vec<String>,
-    /// None if the row has no programs in the kernel, or the tests were not asked for.
+    /// None if the row has no BPF programs, or the tests were not asked for.
     pub(crate) tests: Option<Tally>,
-    /// Faults that were injected: what, its cause, how often named, first cause of all, sizes and errors.
+    /// Injected faults: kind, cause, how often named, first cause over all, sizes and errors.
     pub(crate) truth: Vec<String>,
     pub(crate) time: Duration,
-    /// Why there is nothing else.
+    /// The reason why the row has no results.
     pub(crate) not_run: Option<String>,
 }
 
@@ -37,14 +37,14 @@ impl Seen {
     }
 }
 
-/// A row with what was seen.
+/// A row with its results.
 pub(crate) struct Outcome {
     pub(crate) row: Row,
     pub(crate) seen: Seen,
 }
 
 impl Outcome {
-    /// What is not as the row says it should be.
+    /// Differences from what the row expects.
     fn faults(&self) -> Vec<String> {
         let (row, seen) = (&self.row, &self.seen);
         let mut faults: Vec<String> = seen.not_run.iter().map(|why| format!("not run: {why}")).collect();
@@ -80,7 +80,7 @@ impl Outcome {
         faults
     }
 
-    /// Hooks that are missing and should not be, and the other way round.
+    /// Hooks that are missing unexpectedly, and those that are unexpectedly there.
     fn hooks_amiss(&self, doctor: &Doctor) -> Vec<String> {
         let amiss = doctor.hooks.iter().filter_map(|[hook, outcome, _]| {
             match (outcome == "ok", self.row.lacks.contains(hook)) {
@@ -127,7 +127,7 @@ impl Outcome {
         ]
     }
 
-    /// Everything that the table has no room for.
+    /// Details that do not fit into the table.
     fn details(&self) -> Vec<String> {
         let seen = &self.seen;
         let mut lines: Vec<String> = self.faults().iter().map(|fault| format!("fault     {fault}")).collect();
@@ -135,7 +135,7 @@ impl Outcome {
         let hooks = seen.doctor.iter().flat_map(|doctor| &doctor.hooks);
         let mut told = "";
         for [hook, outcome, consequence] in hooks.filter(|hook| hook[1] != "ok") {
-            // One refusal concerns every hook: its reason is told once.
+            // One refusal concerns every hook: its reason is printed once.
             let reason = if told == consequence { "the same" } else { consequence };
             let reason = reason.lines().next().unwrap_or_default();
             lines.push(format!("hook      {hook}: {outcome}: {reason}"));
@@ -167,7 +167,7 @@ impl Outcome {
     }
 }
 
-/// The whole text: what there is to say row by row, then the table.
+/// The complete text: details of each row, then the table.
 pub(crate) fn render(outcomes: &[Outcome]) -> String {
     let mut lines = Vec::new();
     for outcome in outcomes {
@@ -197,7 +197,7 @@ pub(crate) fn render(outcomes: &[Outcome]) -> String {
     lines.join("\n")
 }
 
-/// Every row as one test: passed, failed with all that there is to say, skipped where it could not be run.
+/// Every row as one test: passed, failed with its details, or skipped if it could not run.
 pub(crate) fn tally(outcomes: &[Outcome]) -> Tally {
     let mut tally = Tally::default();
     for outcome in outcomes {
@@ -215,7 +215,7 @@ pub(crate) fn tally(outcomes: &[Outcome]) -> Tally {
     tally
 }
 
-/// Whether every supported row is as it should be.
+/// Whether every supported row is as expected.
 pub(crate) fn is_success(outcomes: &[Outcome]) -> bool {
     !outcomes.iter().any(Outcome::is_failure)
 }

@@ -1,9 +1,9 @@
-//! Saves a guest on its request, and has it restored by another QEMU: the other end of its third serial port.
+//! Saves a guest when it asks, and has another QEMU restore it: the other end of its third serial port.
 //!
-//! Yields whether the QEMU that has just ended left a guest for the next one. The guest writes `stop NS`, as
-//! to the [stopper](super::stopper), and reads `stopped NS` when it runs again: the time between its end in
-//! one QEMU and its start in the next, by this machine's monotonic clock. Its own clocks stand still
-//! meanwhile. Each QEMU gives the virtual machine another generation.
+//! Yields whether the QEMU that has just ended has saved its guest for the next one. The guest writes `stop
+//! NS`, as to the [stopper](super::stopper), and reads `stopped NS` when it runs again: the time between its
+//! end in one QEMU and its start in the next, by this machine's monotonic clock. Its own clocks stand still
+//! meanwhile. Each QEMU gives the virtual machine a new generation.
 
 use std::{
     fs,
@@ -21,27 +21,27 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-/// Interval between checks whether the state is written, which takes seconds.
+/// Interval between checks whether the state has been written, which takes seconds.
 const LOOK: Duration = Duration::from_millis(50);
-/// The guest's kernel notifies its programs late, by seconds on a busy machine: the program that asked has to
-/// wait until then.
+/// The guest's kernel notifies its programs late, by seconds on a busy machine: the answer to the program
+/// waits until then.
 const SETTLE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(6) };
-/// Limit of saving and restoring on any machine; QEMU is ended then, and the guest with it.
+/// Limit for saving and restoring; after it QEMU and its guest are ended.
 const MOST: Duration = Duration::from_mins(5);
 
 /// The files of one guest.
 pub(super) struct Restorer {
     /// The socket that QEMU connects the serial port to.
     socket: PathBuf,
-    /// Where QEMU listens for commands.
+    /// The socket for QEMU's commands.
     commands: PathBuf,
-    /// The guest between two QEMUs.
+    /// The saved guest.
     state: PathBuf,
     is_saved: Arc<AtomicBool>,
 }
 
 impl Restorer {
-    /// Listens, on a thread of its own, for as long as this program runs.
+    /// Listens on its own thread, for as long as this program runs.
     pub(super) fn listen(folder: &Path, name: &str) -> Result<Self> {
         let [socket, commands, state] =
             ["socket", "commands", "state"].map(|kind| folder.join(format!("{name}.{kind}")));
@@ -56,7 +56,7 @@ impl Restorer {
         thread::spawn(move || {
             let mut since = None;
             while let Ok((line, _)) = listener.accept() {
-                // The guest gives up by itself where it gets no answer.
+                // The guest gives up by itself if it gets no answer.
                 let Ok(saved) = serve(line, since, &commands, &state, &is_saved) else { return };
                 since = Some(saved);
             }
@@ -64,8 +64,7 @@ impl Restorer {
         Ok(restorer)
     }
 
-    /// Arguments of the QEMU with this number, from 1 on: all but the first start with the guest of the one
-    /// before.
+    /// Arguments of QEMU number `number`, from 1 on: all but the first restore the guest of the previous one.
     pub(super) fn arguments(&self, number: u32) -> Vec<String> {
         let socket = escaped(&self.socket);
         let chardev = format!("socket,id=restorer,path={socket}");
@@ -80,7 +79,7 @@ impl Restorer {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// Whether the QEMU that has ended saved its guest; true once per save.
+    /// Whether the QEMU that has ended saved its guest; true once for each save.
     pub(super) fn take_saved(&self) -> bool {
         self.is_saved.swap(false, Ordering::SeqCst)
     }
@@ -94,7 +93,7 @@ impl Drop for Restorer {
     }
 }
 
-/// A comma would end an argument's part, unless it is written twice.
+/// A comma in an argument must be doubled.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
@@ -114,7 +113,7 @@ fn serve(
 ) -> Result<Instant> {
     let mut answers = line.try_clone()?;
     if let Some(since) = since {
-        // Anything written before the guest's port is restored is lost.
+        // Data written before the guest's port is restored would be lost.
         Monitor::connect(commands)?.wait("query-status", "running")?;
         let stopped = since.elapsed();
         thread::sleep(SETTLE);
@@ -141,7 +140,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// A QEMU that has just begun may not listen yet.
+    /// A QEMU that has just started may not listen yet.
     fn connect(path: &Path) -> Result<Self> {
         let started = Instant::now();
         let commands = loop {
@@ -156,7 +155,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// QEMU's result; its events are skipped.
+    /// The command's result; events are skipped.
     fn command(&mut self, name: &str, arguments: &Value) -> Result<Value> {
         writeln!(self.commands, "{}", json!({ "execute": name, "arguments": arguments }))?;
         loop {
@@ -176,7 +175,7 @@ impl Monitor {
 
     /// Writes the guest to a file and leaves it stopped.
     fn save(&mut self, state: &Path) -> Result<()> {
-        // Faster than a disk: what is limited here takes a round more for what the guest changes meanwhile.
+        // Bandwidth above any disk's: a limit would add a round for memory that the guest changes meanwhile.
         self.command("migrate-set-parameters", &json!({ "max-bandwidth": 1_u64 << 40 }))?;
         self.command("migrate", &json!({ "uri": format!("exec:cat > {}", quoted(state)) }))?;
         self.wait("query-migrate", "completed")
@@ -210,7 +209,7 @@ mod tests {
 
     use super::{Restorer, quoted};
 
-    /// Answers as QEMU does, and gives the commands that it heard.
+    /// Answers as QEMU does, and returns the commands that it received.
     fn qemu(commands: &Path, states: &'static [&'static str]) -> thread::JoinHandle<Vec<String>> {
         drop(std::fs::remove_file(commands));
         let listener = UnixListener::bind(commands).unwrap();

@@ -1,8 +1,8 @@
-//! A guest that stays up and takes job after job, each in fresh processes: booting takes longer than most
-//! jobs.
+//! A guest that stays up and takes one job after the other, each in new processes: booting takes longer than
+//! most jobs.
 //!
-//! Yields [`Session`]. A job is a line of JSON on the port on which the guest answers; it is over when the
-//! guest reports that it is ready for the next one, and its results are on the guest's disk then. Dropping a
+//! Yields [`Session`]. A job is a line of JSON on the port on which the guest answers. It is over when the
+//! guest reports that it is ready for the next one; by then its results are on the guest's disk. Dropping a
 //! session ends the guest.
 
 use std::{
@@ -51,7 +51,7 @@ impl Session {
     /// Boots a guest with this command, whose stdin and stdout are the port on which the guest answers.
     fn over(mut command: Command, log: &Path, (kernel_log, initramfs): (PathBuf, PathBuf)) -> Result<Self> {
         let log = File::create(log).with_context(|| format!("log file: {}", log.display()))?;
-        // What the emulator itself has to say stands beside what the kernel says.
+        // The emulator's own messages go to the kernel's log.
         let complaints = OpenOptions::new().append(true).create(true).open(&kernel_log)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
         process::end_with_parent(&mut command);
@@ -66,7 +66,7 @@ impl Session {
         self.qemu.id()
     }
 
-    /// Gives it these files and these tasks, and waits for their end, at most so long.
+    /// Gives it these files and tasks, and waits for their end, up to a limit.
     pub(crate) fn run(
         &mut self,
         step: &Step,
@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// What its kernel and its first program had to say, if it was bad.
+    /// Errors of its kernel and of its first program.
     fn why(&self, text: &str) -> String {
         let answers = Answers::read(text);
         let kernel = trouble(&fs::read_to_string(&self.kernel_log).unwrap_or_default());
@@ -155,7 +155,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A guest that a shell plays, once it is ready.
+    /// A shell that plays a guest, once it is ready.
     fn ready(folder: &Path, step: &Step, script: &str) -> Session {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("echo 'guest: up 1.0 6.12'; echo 'guest: ready'; {script}")]);

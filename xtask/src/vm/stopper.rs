@@ -1,9 +1,8 @@
-//! Stops a guest on its request: the other end of its third serial port. Yields the measured time to the
-//! guest.
+//! Stops a guest when it asks: the other end of its third serial port. Answers with the measured time.
 //!
-//! QEMU as a whole is stopped by SIGSTOP, which an emulated guest's clocks show only by being late; QEMU's
-//! own `stop` would stop the guest's clocks too, and nothing would be late. The guest writes `stop NS`, and
-//! reads `stopped NS`: from when QEMU was seen to be stopped until it was continued, by this machine's
+//! SIGSTOP stops QEMU as a whole, so an emulated guest's clocks show it by being late; QEMU's own `stop`
+//! would stop the guest's clocks, too, and nothing would be late. The guest writes `stop NS`, and reads
+//! `stopped NS`: the time from when QEMU was seen to be stopped until it was continued, by this machine's
 //! monotonic clock.
 
 use std::{
@@ -25,17 +24,17 @@ use nix::{
 pub(super) struct Stopper {
     /// The socket that QEMU connects the serial port to.
     pub(super) socket: PathBuf,
-    /// Where QEMU writes its number.
+    /// The file with QEMU's process ID.
     pub(super) pid: PathBuf,
 }
 
-/// Longer than any guest wants to be stopped.
+/// Longer than any stop that a guest asks for.
 const MOST: Duration = Duration::from_secs(20);
-/// Interval between checks whether a signal has arrived.
+/// Interval between checks whether a signal has taken effect.
 const LOOK: Duration = Duration::from_micros(100);
 
 impl Stopper {
-    /// Listens, on a thread of its own, for as long as this program runs.
+    /// Listens on its own thread, for as long as this program runs.
     pub(super) fn listen(folder: &Path, name: &str) -> Result<Self> {
         let [socket, pid] = ["socket", "pid"].map(|kind| folder.join(format!("{name}.{kind}")));
         for file in [&socket, &pid] {
@@ -46,7 +45,7 @@ impl Stopper {
         let pid_file = pid.clone();
         thread::spawn(move || {
             if let Ok((line, _)) = listener.accept() {
-                // The guest gives up by itself where it gets no answer.
+                // The guest gives up by itself if it gets no answer.
                 drop(serve(line, &pid_file));
             }
         });
@@ -121,7 +120,7 @@ mod tests {
         let ns: u64 = answer.trim().strip_prefix("stopped ").unwrap().parse().unwrap();
         assert!(ns >= 20_000_000, "{answer}");
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
-        // The signal to go on was sent before the answer.
+        // SIGCONT was sent before the answer.
         assert!(!stat.contains(") T "), "{stat}");
         process.kill().unwrap();
         process.wait().unwrap();
