@@ -1,4 +1,4 @@
-"""Stand-ins for CUDA's libraries that PyPI's torch is linked against: 3 GB of which a CPU calls nothing.
+"""Stand-ins for CUDA's libraries, with which PyPI's torch is linked: 3 GB of which a CPU calls nothing.
 
 `cuda_stand_ins.py SITE_PACKAGES`: each library that torch needs and nobody brings becomes a small one beside it, with
 the names that the loader looks for. Each function ends the program, so that a call would not go unseen.
@@ -13,7 +13,7 @@ import tempfile
 
 PACKAGES = sys.argv[1]
 TORCH = os.path.join(PACKAGES, "torch", "lib")
-#: How the names of a library's functions begin, where they have no version that says whose they are.
+#: Prefixes of the names of a library's functions, for those without a version that names the library.
 PREFIXES = {
     "libcublas.so": "cublas",
     "libcublasLt.so": "cublasLt",
@@ -35,7 +35,7 @@ def said(*command):
 
 
 def needed():
-    """Libraries of NVIDIA's that are not there, and the files that need them."""
+    """Missing libraries of NVIDIA, and the files that need them."""
     there = set(os.listdir(TORCH))
     for _, _, files in os.walk(os.path.join(PACKAGES, "nvidia")):
         there.update(files)
@@ -58,7 +58,7 @@ def owner(symbol, libraries):
 
 
 def functions(libraries, users):
-    """Of each library and version the functions that torch wants."""
+    """The functions that torch needs from each library and version."""
     found = collections.defaultdict(lambda: collections.defaultdict(set))
     for path in users:
         for line in said("nm", "-D", "--undefined-only", path).splitlines():

@@ -77,7 +77,7 @@ def _declare(library):
 
 
 def _declare_sources(library):
-    """With calls that a library of before does not have."""
+    """Adds calls that an older library does not have."""
     u32, u64, size, text = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p
     for name, result, arguments, instead in (
         ("begin_from", u64, [u32, text, size, u64], lambda _, *rest: library.guestscope_begin(*rest)),
@@ -97,8 +97,9 @@ def _declare_sources(library):
 def _load():
     for path in _candidates():
         try:
-            # PyDLL keeps the interpreter's lock during a call. Giving it up for some nanoseconds would let another
-            # thread take it, and the marked phase would wait for it: the marker would cause what it measures.
+            # PyDLL keeps the interpreter's lock during a call. Releasing it for some nanoseconds would let
+            # another thread take it, and the marked phase would wait for it: the marker would cause what it
+            # measures.
             return _declare(ctypes.PyDLL(path)), _declare(ctypes.CDLL(path))
         except (OSError, AttributeError):
             continue
@@ -107,7 +108,7 @@ def _load():
 
 _library, _unlocked = _load()
 
-#: Whether the library was found. Where it was not, every call does nothing.
+#: Whether the library was found. Without it every call does nothing.
 available = _library is not None
 
 
@@ -253,7 +254,7 @@ class phase:
 
     @property
     def token(self):
-        """The token of the phase, while it is open; 0 otherwise."""
+        """The token of the phase while it is open; 0 otherwise."""
         return self._stack[-1][0] if self._stack else 0
 
     @property
@@ -348,7 +349,7 @@ def _drive(awaitable, begin, finish=None):
             except BaseException as error:  # Cancellation and closing are the coroutine's to handle.
                 error.__traceback__ = error.__traceback__.tb_next
                 advance = functools.partial(_throw, steps, error)
-            # A coroutine that nobody awaits is closed in whichever context.
+            # A coroutine that nobody awaits may be closed in any context.
             outer = _open.get()
             _open.set((outer or ()) + own)
             _enter(own)
@@ -366,7 +367,7 @@ def _drive(awaitable, begin, finish=None):
 
 
 def _beyond(outer):
-    """What is open here beyond the phases of the drivers around this one."""
+    """Phases open here beyond those of the drivers around this one."""
     open_here, outer = _open.get() or (), outer or ()
     if open_here[: len(outer)] == outer:
         return open_here[len(outer) :]
@@ -388,7 +389,7 @@ def _enter(tokens):
 
 
 def _end(token):
-    """Ends it, unless something else has."""
+    """Ends the phase, unless it has ended already."""
     if _live.pop(token, None) is not None:
         _library.guestscope_end(token)
 

@@ -1,4 +1,4 @@
-"""Automatic marks: requests and phases of programs that nobody edited.
+"""Automatic marks: requests and phases of unmodified programs.
 
 `start` puts a finder in front of the imports. Until the program imports a module that the table names, nothing else is
 loaded; then the module's hooks are, and they wrap what the table says. See table.py, and phases.py for what hooks use.
@@ -6,7 +6,7 @@ loaded; then the module's hooks are, and they wrap what the table says. See tabl
 
 
 def start(environment):
-    """Once in a process; again does nothing."""
+    """Installs the hooks once in a process; further calls do nothing."""
     from . import finder, table
 
     rows = table.rows() if environment.get("GUESTSCOPE_PYTHON") else []

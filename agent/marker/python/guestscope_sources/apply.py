@@ -1,21 +1,21 @@
-"""Wraps what a module's rows say, and tells what became of it."""
+"""Wraps the attributes in a module's rows, and reports the result."""
 
 import functools
 import sys
 
 from . import phases
 
-#: By module and attribute: what stands there since a hook ran.
+#: By module and attribute: the value since a hook ran.
 _done = {}
-#: What has been told, so that a module that is reloaded does not tell again.
+#: Reports already made, so that a reloaded module is not reported again.
 _told = set()
 _LONGEST_REASON = 60
-#: Wrapped so that requests are followed: no source of its own, and told only where it fails.
+#: Wrapped so that requests can be followed: no source of their own, and reported only if that fails.
 _QUIET = ("pools", "start")
 
 
 class Site:
-    """Where a row is: `owner` (module or class) has `name`."""
+    """The place of a row's attribute: `owner` (module or class) has `name`."""
 
     def __init__(self, module, attribute):
         self.module, self.attribute = module, attribute
@@ -25,7 +25,7 @@ class Site:
             self.owner = getattr(self.owner, part)
 
     def raw(self):
-        """What stands in the owner itself, or in what a class inherits from."""
+        """The value in the owner itself, or in a class that it inherits from."""
         for owner in getattr(self.owner, "__mro__", (self.owner,)):
             if self.name in vars(owner):
                 return vars(owner)[self.name]
@@ -33,7 +33,7 @@ class Site:
 
 
 def rows(name, module, pairs):
-    """Applies the rows of one module. Nothing is raised."""
+    """Applies the rows of one module. Raises nothing."""
     if not phases.marker.available:
         return
     failed = None
@@ -78,7 +78,7 @@ def _row(module, attribute, kind):
 
 
 def undo(module, attribute):
-    """Puts back what stood there, if ours still does."""
+    """Restores the original value, if the current one is still ours."""
     made = _done.pop((module, attribute), None)
     there = sys.modules.get(module)
     if made is None or there is None:
@@ -93,7 +93,7 @@ def is_done(module, attribute):
 
 
 def _version(name):
-    """`torch 2.11`, by the package's own variable: nothing is looked up."""
+    """`torch 2.11`, from the package's own variable, without a lookup."""
     package = name.partition(".")[0]
     version = vars(sys.modules.get(package, sys)).get("__version__") if package in sys.modules else None
     return "%s %s" % (package, version[:20]) if isinstance(version, str) else package

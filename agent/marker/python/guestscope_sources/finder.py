@@ -1,4 +1,4 @@
-"""Runs hooks after a module's own code: a finder in front of the others, which finds by asking these.
+"""Runs hooks after a module's own code: a finder before all others, which asks those to find the module.
 
 Nothing of it may stop an import: a hook that raises is switched off and told, and an import that fails, fails as it would.
 """
@@ -6,12 +6,12 @@ Nothing of it may stop an import: a hook that raises is switched off and told, a
 import sys
 from _thread import get_ident
 
-#: Loaders that every module has one of to itself, so that one method of them can be replaced for one import.
+#: Loaders that exist once for each module, so that a method of one can be replaced for one import.
 _OWN_LOADERS = ("SourceFileLoader", "SourcelessFileLoader", "ExtensionFileLoader")
 
 
 class _Loader:
-    """Stands in for a loader that serves many modules, until the module's code runs."""
+    """Stands in for a loader that serves many modules, until the module's code has run."""
 
     def __init__(self, loader, after):
         self._loader = loader
@@ -45,7 +45,7 @@ class Finder:
 
     def __init__(self):
         self.rows = {}
-        # Modules that were in the middle of their code when their rows came.
+        # Modules whose code was running when their rows were added.
         self.waiting = set()
         self._finding = set()
 
@@ -70,7 +70,7 @@ class Finder:
 
     def _dress(self, spec):
         loader = spec.loader
-        # One that a finder like this one has dressed already, or that has only the calls of Python 3.3.
+        # A loader that another finder like this one has wrapped, or one with only the API of Python 3.3.
         if isinstance(loader, _Loader) or not hasattr(loader, "exec_module"):
             return spec
         if type(loader).__name__ not in _OWN_LOADERS or not hasattr(loader, "__dict__"):
@@ -89,18 +89,18 @@ class Finder:
         return spec
 
     def after(self, module):
-        """The module's own code has run."""
+        """Called after the module's own code."""
         name = module.__name__
         try:
             from . import apply
 
             apply.rows(name, sys.modules.get(name, module), self.rows.get(name, ()))
         except Exception:
-            # What is left of hooks is in `apply`; it tells what fails. Here only it itself can.
+            # `apply` handles and reports errors of hooks; only an error in `apply` itself arrives here.
             self.rows.pop(name, None)
 
     def watch(self, rows):
-        """Adds rows. Modules that are there already get theirs now, or when their own code has run."""
+        """Adds rows. Loaded modules get theirs now; modules whose code is running get them after it."""
         for name, attribute, kind in rows:
             known = self.rows.setdefault(name, [])
             if (attribute, kind) in known:

@@ -1,4 +1,4 @@
-"""Greenlets (gevent, eventlet) take turns on one thread: what each has open is left and entered as they switch.
+"""Greenlets (gevent, eventlet) take turns on a thread; a switch leaves one's phases and enters the next's.
 
 Done by greenlet's own trace function of each thread, which is asked for when a request begins in a greenlet that is not the
 thread's first. One that was there is called as before.
@@ -13,7 +13,7 @@ _threads = set()
 
 
 def follow():
-    """From now on greenlets of this thread are followed, if it has any."""
+    """Follows the greenlets of this thread from now on, if there are any."""
     greenlet = sys.modules.get("greenlet")
     if greenlet is None:
         return
@@ -43,7 +43,7 @@ def follow():
 
 
 def _real_thread(greenlet):
-    """The thread's first greenlet stands for it: gevent replaces what tells threads apart."""
+    """The thread's first greenlet identifies the thread: gevent replaces the functions that would."""
     first = greenlet.getcurrent()
     while first.parent is not None:
         first = first.parent

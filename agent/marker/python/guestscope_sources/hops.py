@@ -1,4 +1,4 @@
-"""What a request does on other threads and in tasks of its own stays in it.
+"""Keeps a request's work on other threads, and in tasks that it creates, inside the request.
 
 A function that goes to a pool enters what is open where it was handed over, and leaves it behind. A task that is created inside a
 request enters it at each step. Both look only at what is still open then.
@@ -23,12 +23,12 @@ ROWS = (
 
 
 def follow():
-    """From now on requests are followed. Called by hooks that begin some."""
+    """Follows requests from now on. Called by hooks that begin requests."""
     finder.watch(ROWS)
 
 
 def _enter(chain):
-    """Enters what is open and not on this thread; returns that."""
+    """Enters the open phases that are not on this thread; returns them."""
     thread = _get_ident()
     missing = tuple(token for token in chain if _live.get(token, thread) != thread)
     marker._enter(missing)
@@ -40,12 +40,12 @@ def _leave(tokens):
     for token in reversed(tokens):
         if _live.get(token) == thread:
             _live[token] = 0
-        # Also what has ended on another thread meanwhile, since this one is still inside of it.
+        # Also those that have ended on another thread meanwhile, since this thread is still inside them.
         _library.guestscope_leave(token)
 
 
 def hop(function):
-    """The function, to be called on another thread, inside of what is open here."""
+    """The function for a call on another thread, inside the phases that are open here."""
     chain = _open.get()
     if not chain or not any(token in _live for token in chain):
         return function
@@ -72,7 +72,7 @@ def hop(function):
 
 
 class Carried(collections.abc.Coroutine):
-    """A task's coroutine that runs inside of what was open where the task was created.
+    """A task's coroutine that runs inside the phases that were open where the task was created.
 
     An object of its own, not a coroutine around the coroutine: cancelling a task that has not begun must not leave one that
     was never awaited. What it does not have itself, it has of the coroutine.
@@ -107,7 +107,7 @@ class Carried(collections.abc.Coroutine):
 
     def _step(self, advance, *value):
         if self._chain is None:
-            # The context is the task's own from the first step on.
+            # From the first step on, the context is the task's own.
             self._chain = _open.get() or ()
         entered = _enter(self._chain)
         marker._enter(self._own)
@@ -130,8 +130,8 @@ class Carried(collections.abc.Coroutine):
 
 
 async def stream(generator, request, note):
-    """The items of an async generator, as one request: it is left between two of them. `note` is called at the end."""
-    # A task that only asks for an item, `create_task(anext(...))`, has not entered what it was created in.
+    """Items of an async generator as one request, left between two items. `note` is called at the end."""
+    # A task that only asks for an item, `create_task(anext(...))`, has not entered the phases of its creator.
     around = _enter(_open.get() or ())
     token = request.begin()
     _live[token] = _get_ident()

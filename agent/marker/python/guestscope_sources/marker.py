@@ -1,4 +1,4 @@
-"""The marker module that belongs to these files, whatever the program has under its name."""
+"""The marker module that belongs to these files, whatever module of that name the program has."""
 
 import importlib.util
 import os
@@ -12,7 +12,7 @@ def _ours():
             return guestscope
     except Exception:
         pass
-    # The program brought an older copy: its own phases nest, but do not travel with coroutines of these.
+    # The program has an older copy: its phases nest, but do not follow the coroutines of this one.
     path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "guestscope.py")
     spec = importlib.util.spec_from_file_location("guestscope_sources.guestscope", path)
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""What hooks use: phases around functions, coroutines and generators of programs, and what a source says of itself.
+"""Functions for hooks: phases around functions, coroutines and generators; a source's reports.
 
 Wrappers change neither arguments nor results nor exceptions. From Python 3.11 on tracebacks do not show them either: each takes
 its own frame out with `error.__traceback__ = error.__traceback__.tb_next` and a bare `raise` (before, a bare `raise` puts it back).
@@ -23,7 +23,7 @@ def encode(name):
 
 
 def tell(text):
-    """What this source says of itself: `+starlette 0.47`, `!torch 9.9: why`."""
+    """Reports on this source: `+starlette 0.47`, `!torch 9.9: why`."""
     text = encode(text)[:NAME_BYTES]
     _library.guestscope_tell(SOURCE, text, len(text))
 
@@ -51,18 +51,18 @@ def end(token):
 
 
 def replace(token, name=None, status=0):
-    """The final name and a status of an open phase."""
+    """Sets the final name and status of an open phase."""
     name = encode(name or b"")
     _library.guestscope_rename(token, name, len(name), status)
 
 
 def label(thing):
-    """A name for an object: its type's."""
+    """A name for an object: that of its type."""
     return type(thing).__name__[:48]
 
 
 class Phase:
-    """`with Phase("name"):`, an object for each use."""
+    """`with Phase("name"):`, a new object for each use."""
 
     __slots__ = ("_name", "token")
 
@@ -117,7 +117,7 @@ _inside = threading.local()
 
 
 def outermost(original, name, key):
-    """A phase around the outermost call in each thread, of all functions with this key."""
+    """A phase around the outermost call on each thread, over all functions with this key."""
     named = _namer(original, name)
 
     @functools.wraps(original)
@@ -145,7 +145,7 @@ def inside(key):
 
 
 def beginner(name):
-    """What `_drive` calls to begin."""
+    """Called by `_drive` to begin."""
     name = encode(name)
     return functools.partial(_library.guestscope_begin_from, SOURCE, name, len(name), 0)
 
@@ -200,7 +200,7 @@ def generator(original, name):
 
 
 def relaying(original, begun):
-    """An async generator function that hands on what another generator yields and is sent.
+    """An async generator function that passes on what another generator yields and receives.
 
     `begun(args, kwargs)` gives that one, and what is awaited for each of its steps.
     """
@@ -262,7 +262,7 @@ def request(name, number=0, scheduled_ns=0):
 
 
 def hop(function):
-    """The function as another thread shall call it: inside of what is open here."""
+    """The function for a call on another thread: inside the phases that are open here."""
     from . import hops
 
     return hops.hop(function)

@@ -1,4 +1,4 @@
-"""Requests: what a server's hook begins, and what a framework's hook tells of it (route, status)."""
+"""Requests: a server's hook begins them, a framework's hook adds route and status."""
 
 import contextvars
 import itertools
@@ -12,7 +12,7 @@ _open, _live = marker._open, marker._live
 current = contextvars.ContextVar("guestscope_request", default=None)
 _numbers = itertools.count(1)
 _HIDDEN = phases.routes_are_hidden()
-#: Methods are few; anything else a client may invent.
+#: Known methods: clients may send any other word.
 _METHODS = {
     name: name.encode() for name in ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")
 }
@@ -27,13 +27,13 @@ def _nothing():
     """A span that has ended has no name to give."""
 
 
-#: Names that have been made, since routes are few and come again.
+#: Names made so far: routes are few and repeat.
 _final = {}
 _MOST_NAMES = 1_000
 
 
 class Request:
-    """One request. `start` and `finish` are for one thread, `begin` and `rename` for the driver of a coroutine."""
+    """A request. `start` and `finish` are for one thread, `begin` and `rename` for a coroutine's driver."""
 
     __slots__ = ("name", "number", "scheduled_ns", "joins", "token", "route", "prefixes", "status", "scope", "returned", "_outer")
 
@@ -44,7 +44,7 @@ class Request:
         self.joins = joins
         self.token = self.status = 0
         self.route = self.prefixes = self.scope = self._outer = None
-        # The application has answered, and its body is still to be read.
+        # The application has answered, and its body has not been read yet.
         self.returned = False
 
     def begin(self):
@@ -65,7 +65,7 @@ class Request:
         return self
 
     def join(self, trace):
-        """It becomes part of this trace."""
+        """Joins this trace."""
         self.joins = trace
         _library.guestscope_context(self.token, *trace)
 
@@ -74,7 +74,7 @@ class Request:
         return self.token in _live
 
     def note(self, status):
-        """`200`, `"200 OK"`."""
+        """Sets the status: `200` or `"200 OK"`."""
         if type(status) is int:
             self.status = status
             return
@@ -95,10 +95,10 @@ class Request:
     def final_name(self):
         route = self.route
         if route is None and self.scope is not None:
-            # Litestar's word for it.
+            # Litestar's name for it.
             route = self.scope.get("path_template")
         if not isinstance(route, str) and self.prefixes:
-            # Mounted, and no route of a router that we know.
+            # Mounted, and no route of a known router.
             route = list(self.prefixes.values())[-1] + "/{path}"
         if not isinstance(route, str) or _HIDDEN:
             return b""
@@ -110,7 +110,7 @@ class Request:
         return final
 
     def rename(self, token=0):
-        """Gives it its final name and status, while it is open."""
+        """Sets its final name and status, while it is open."""
         name = self.final_name()
         if name or self.status:
             _library.guestscope_rename(self.token, name, len(name), self.status)
@@ -118,7 +118,7 @@ class Request:
             current.set(None)
 
     def complete(self):
-        """The whole response is sent: what the program does from here on, nobody waits for."""
+        """The complete response was sent: nobody waits for what the program does from here on."""
         chain = _open.get()
         if not chain or self.token not in chain or self.token not in _live:
             return
@@ -132,26 +132,26 @@ class Request:
             marker._end(self.token)
 
     def finish(self):
-        """Ends what `start` began, with what is open within it."""
+        """Ends what `start` began, with the phases open inside it."""
         chain = _open.get() or ()
         if self.token in _live:
             self.rename()
             for inner in reversed(chain[chain.index(self.token) :] if self.token in chain else ()):
                 marker._end(inner)
             marker._end(self.token)
-        # Another context's chain is not ours to cut.
+        # The chain of another context must not be cut.
         if self.token in chain:
             _open.set(self._outer)
 
 
 def of_http(method, traceparent=None, scheduled_ns=0):
-    """A request that has not begun. Its path is not looked at: it has no bound."""
+    """A request that has not begun. Its path does not matter: it has no bound."""
     name = _METHODS.get(method, b"HTTP") if isinstance(method, str) else b"HTTP"
     return Request(name, 0, scheduled_ns, joined(traceparent) if traceparent is not None else None)
 
 
 def start_http(method, traceparent=None, scheduled_ns=0):
-    """Begins one on this thread; None where that failed, since the program's own work goes on."""
+    """Begins a request on this thread; None if that failed, since the program's own work goes on."""
     try:
         return of_http(method, traceparent, scheduled_ns).start()
     except Exception:
@@ -165,7 +165,7 @@ def of_here():
 
 
 async def drive(awaitable, request):
-    """Awaits what serves the request; it is left at each suspension."""
+    """Awaits what serves the request, which is left at each suspension."""
     try:
         return await marker._drive(awaitable, request.begin, request.rename)
     except BaseException as error:
@@ -174,14 +174,14 @@ async def drive(awaitable, request):
 
 
 def set_status(status):
-    """Of the request that this context is inside."""
+    """Sets the status of the request that this context is inside."""
     request = current.get()
     if request is not None:
         request.note(status)
 
 
 def joined(traceparent):
-    """(trace id, parent span id) of a traceparent header; None where it is none."""
+    """(trace id, parent span id) of a traceparent header; None if it is invalid."""
     if traceparent is None:
         return None
     try:

@@ -1,1 +1,1 @@
-"""Hooks, a file for each family of libraries; table.py says where each belongs."""
+"""Hooks, a file for each family of libraries; table.py lists what each wraps."""

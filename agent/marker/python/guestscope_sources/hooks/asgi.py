@@ -9,7 +9,7 @@ from ..marker import marker
 _drive = marker._drive
 hops.follow()
 
-#: Where applications are wrapped because no server that we know calls them.
+#: Places where applications are wrapped if no known server calls them.
 _APPLICATIONS = []
 _known_server = False
 
@@ -22,7 +22,7 @@ def _header(headers):
 
 
 def _of_scope(scope):
-    """A request for the scope, None where there is none to be begun."""
+    """A request for the scope; None if none is to begin."""
     try:
         if scope["type"] != "http":
             return None
@@ -34,7 +34,7 @@ def _of_scope(scope):
 
 
 def _of_server(scope):
-    """The same, where a server that we know asks for it."""
+    """The same, called by a known server."""
     request = _of_scope(scope)
     if request is not None and not _known_server:
         _server_is_known()
@@ -42,7 +42,7 @@ def _of_server(scope):
 
 
 def _server_is_known():
-    """A server has called an application inside a request: applications need no wrapper any more."""
+    """A known server has called an application inside a request: applications need no wrapper any more."""
     global _known_server
     _known_server = True
     while _APPLICATIONS:
@@ -128,7 +128,7 @@ def hypercorn_handle(original, site):
 
 
 def application(original, site):
-    """A framework's application, for servers that have no hook of their own."""
+    """A framework's application, for servers without a hook of their own."""
     if _known_server:
         return None
     _APPLICATIONS.append((site.module.__name__, site.attribute))
@@ -140,7 +140,7 @@ def application(original, site):
             request = _of_scope(scope)
             replica = _replica_of()
             if request is not None and replica is not None:
-                # The client's request is the proxy's.
+                # The proxy has already begun the client's request.
                 request.name = b"replica " + request.name
                 request.joins = request.joins or replica
         try:
@@ -163,7 +163,7 @@ def starlette_route(original, site):
         result = original(self, scope)
         if result[1]:
             request = get()
-            # A route of the right path and another method counts until one of this method comes.
+            # A route with the right path and the wrong method counts until one with the right method follows.
             if request is not None and (result[0] is full or request.route is None):
                 request.at(scope, self.path_format)
         return result
@@ -184,7 +184,7 @@ def starlette_mount(original, site):
 
 
 def fastapi_selected(original, site):
-    """FastAPI from 0.165 on says which route it took, with the prefixes of included routers."""
+    """FastAPI from 0.165 on names the route that it took, with the prefixes of included routers."""
 
     @functools.wraps(original)
     def _route_selected(*args, **kwargs):
@@ -198,7 +198,7 @@ def fastapi_selected(original, site):
 
 
 def _within_requests(original, name):
-    """A coroutine function that is a phase of the request that it runs within, and none outside."""
+    """A coroutine function as a phase of the request around it; outside of requests it is no phase."""
     from .. import phases
 
     observed = phases.coroutine(original, name)
@@ -216,12 +216,12 @@ def _within_requests(original, name):
 
 
 def background(original, site):
-    """What runs behind the response is no part of the request; where the response is still under way it is a phase of it."""
+    """A background task is a phase of the request until the response is sent, and no part of it later."""
     return _within_requests(original, "background")
 
 
 def fastapi_endpoint(original, site):
-    """`run_endpoint_function(*, dependant, ...)`: the program's own function, and its way to a thread of the pool and back."""
+    """`run_endpoint_function(*, dependant, ...)`: the program's function, on a pool's thread or here."""
 
     def name(args, kwargs):
         return kwargs["dependant"].call.__name__
@@ -230,7 +230,7 @@ def fastapi_endpoint(original, site):
 
 
 def _ray_trace(text):
-    """Ray Serve's own id of a request, which its processes share, as what a request joins."""
+    """Ray Serve's id of a request, which its processes share, as the trace that a request joins."""
     try:
         trace = bytes.fromhex(text.replace("-", ""))[:16]
         return (trace, bytes(8)) if len(trace) == 16 else None
@@ -239,7 +239,7 @@ def _ray_trace(text):
 
 
 def _replica_of():
-    """What a request joins whose other half a proxy of Ray Serve has taken; None where there is none."""
+    """The trace to join, if a proxy of Ray Serve has begun its request; None otherwise."""
     context = sys.modules.get("ray.serve.context")
     if context is None:
         return None

@@ -1,10 +1,10 @@
-"""Steps of the engines of vLLM and SGLang. A step serves many requests, and is none's. What else is seen of vLLM is in vllm.py."""
+"""Steps of vLLM's and SGLang's engines. A step serves many requests and belongs to none. See also vllm.py."""
 
 from .. import phases
 
 
 def _of_mode(args, kwargs):
-    """By the mode of SGLang's batch."""
+    """Names a phase by the mode of SGLang's batch."""
     mode = (args[1] if len(args) > 1 else kwargs["batch"]).forward_mode
     for name, is_it in (("prefill and decode", "is_mixed"), ("decode", "is_decode"), ("prefill", "is_extend")):
         if getattr(mode, is_it)():

@@ -1,4 +1,4 @@
-"""Celery: each task that a worker runs is a request by the task's name, which is registered and no client's choice."""
+"""Celery: each task that a worker runs is a request. Its name is the task's, which no client chooses."""
 
 import functools
 
@@ -40,5 +40,5 @@ def celery_task(original, site):
 
 
 def celery_fast(original, site):
-    """`fast_trace_task(name, uuid, request, body, ...)`, which processes of a pool run. It travels to them by its name."""
+    """`fast_trace_task(name, uuid, request, body, ...)`, which a pool's processes look up by name."""
     return _around(original, 1)

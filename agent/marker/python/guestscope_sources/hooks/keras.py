@@ -29,7 +29,7 @@ def outer(original, site):
     @functools.wraps(original)
     def method(self, *args, **kwargs):
         if _here.inside:
-            # An evaluation within a fit: its batches take turns with nothing.
+            # An evaluation inside a fit has batches of its own inside it, and ends no batch of the fit.
             try:
                 return original(self, *args, **kwargs)
             except BaseException as error:
@@ -56,7 +56,7 @@ def outer(original, site):
 
 
 def begin(original, site):
-    """`on_train_batch_begin`: what the program's callbacks do then is part of the batch."""
+    """`on_train_batch_begin`: what the program's callbacks do there is part of the batch."""
     name = site.name.split("_")[1] + " step"
 
     @functools.wraps(original)

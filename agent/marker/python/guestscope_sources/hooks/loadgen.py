@@ -16,19 +16,19 @@ from . import work
 MOST = 10_000
 _NAME = b"query"
 _library = work._library
-# By sample id: the token, and the thread that is inside (0: none). LoadGen is one for a process.
+# By sample id: the token, and the thread that is inside (0: none). A process has one LoadGen.
 _queries = {}
 
 
 def _issue(samples):
-    """Begins a request for each, and leaves all but the first, whose id is returned."""
+    """Begins a request for each sample, and leaves all but the first, whose id is returned."""
     first = None
     for sample in samples:
         number = int(sample.id)
         if len(_queries) >= MOST:
             work.left_out("mlperf_loadgen", "more than %d open samples" % MOST)
             break
-        # The number 0 would say that there is none.
+        # The number 0 means that there is none.
         token = _library.guestscope_request_from(phases.SOURCE, _NAME, len(_NAME), number, 0)
         if first is None:
             first = number
@@ -67,14 +67,14 @@ def _completed(responses):
     for response in responses:
         token, thread = _queries.pop(int(response.id), (0, 0))
         if token and thread != get_ident():
-            # Where another thread is inside, it is not any more.
+            # If another thread is inside, it no longer is.
             _library.guestscope_enter(token)
         if token:
             _library.guestscope_end(token)
 
 
 def library(module):
-    """The module is C++ and has functions only: they are replaced."""
+    """The module is C++ and has only functions, which are replaced."""
     for name in ("ConstructSUT", "ConstructFastSUT"):
         construct = getattr(module, name, None)
         if construct is not None:

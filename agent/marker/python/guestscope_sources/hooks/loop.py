@@ -21,36 +21,36 @@ from . import work
 
 STEP, BATCH, AFTER = "step", "batch", "after the last batch"
 UNFINISHED, AFTER_STEP = "unfinished step", "after the last step"
-#: Batches that are taken before a forward, at most: some loops take one ahead.
+#: Most batches that are taken before a forward: some loops take one ahead.
 _AHEAD = 2
 
 
 class Here(threading.local):
-    """The loop of this thread, and what it is inside, by the kind of call."""
+    """A thread's loop, and the open phases by kind of call."""
 
     forward = False
     backward = False
     step = False
     data = False
-    #: Names the outermost module call; None: by its class.
+    #: Names the outermost module call; None: the name of its class.
     namer = None
-    #: Of the open step or batch; 0: none.
+    #: Token of the open step or batch; 0: none.
     token = 0
     number = 0
-    #: A weak reference to the iterator that feeds it.
+    #: A weak reference to the iterator that provides its batches.
     feeder = None
-    #: Since the last step: batches came; a forward came; a backward came.
+    #: Since the last step: a batch, a forward, a backward has been seen.
     fed = 0
     worked = False
     learned = False
-    #: It has joined the trace of a batch.
+    #: The step has joined the trace of a batch.
     joined = False
-    #: An optimizer has stepped here.
+    #: An optimizer has stepped on this thread.
     trains = False
 
 
 here = Here()
-#: Somebody else marks this process.
+#: The program or another hook marks this process.
 _yielded = False
 
 
@@ -76,7 +76,7 @@ def _is_unused():
 
 
 def _final_name():
-    """What ends without an optimizer's step."""
+    """Ends a loop that ended without an optimizer's step."""
     if here.learned:
         return UNFINISHED
     if here.fed and here.worked:
@@ -104,13 +104,13 @@ def _gone(thread):
 
 
 def data(iterator):
-    """A DataLoader's iterator is asked for the next batch."""
+    """The program asks a DataLoader's iterator for the next batch."""
     is_same = here.feeder is not None and here.feeder() is iterator
     if here.token:
         if is_same and not here.learned and (here.worked or here.fed >= _AHEAD):
             _close(BATCH)
         elif (not is_same and _is_unused()) or _yielded:
-            # It was opened behind the last step, and now another loop begins.
+            # The step was opened after the last one, and now another loop begins.
             _close(AFTER)
     if not here.token:
         _open()
@@ -120,10 +120,10 @@ def data(iterator):
 
 
 def exhausted(iterator):
-    """It has no more."""
+    """The iterator has no further batch."""
     if here.feeder is not None and here.feeder() is iterator:
         here.feeder = None
-        # The question for one more is not a batch.
+        # Asking for a further batch is not a batch.
         here.fed -= 1
         if here.token and not here.learned:
             _close(_final_name())
@@ -144,7 +144,7 @@ def forward(module):
 
 
 def learns():
-    """What becomes a step begins, whatever fed it."""
+    """A step begins, whatever provides its data."""
     if not here.token and here.trains:
         _open()
 

@@ -1,4 +1,4 @@
-"""The program's own OpenTelemetry spans as phases (source otel), each a child of the span that it is made of.
+"""The program's own OpenTelemetry spans as phases (source otel), each a child of its span.
 
 A span's time is that of the thread on which it is current, while it is: from `attach` of a context with it to `detach`. A span that
 was started and never made current has a duration and no thread's time. In a coroutine that nobody drives for us (a task of
@@ -21,9 +21,10 @@ from ..marker import marker
 from . import work
 
 SOURCE = 2
-# Spans that never end cost memory in the program.
+# Limit of open spans: those that never end cost the program memory.
 MOST = 10_000
-# From `_started` to who called `start_span`: `on_start`, the processors' list, `Span.start`, `start_span`.
+# Frames from `_started` to the caller of `start_span`: `on_start`, the processors' list, `Span.start`,
+# `start_span`.
 _FRAMES = 5
 
 _library = marker._library
@@ -33,7 +34,7 @@ def _parent_of():
     try:
         parent = _library.guestscope_parent
     except AttributeError:
-        # A library of before: phases are not below the program's spans.
+        # An older library: phases are not below the program's spans.
         return lambda *_: None
     if hasattr(parent, "argtypes"):
         parent.restype, parent.argtypes = None, [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p]
@@ -42,10 +43,11 @@ def _parent_of():
 
 _parent = _parent_of()
 _open, _live = marker._open, marker._live
-# Open ones, by span id; of those that an `attach` brought onto a thread, by the id of its token, which has no hash.
+# Open spans by span id; those that an `attach` brought onto a thread by the id of the token, which cannot be
+# hashed.
 _spans = {}
 _attached = {}
-# It starts a span, makes it current and ends it, with nothing between.
+# Functions that start a span, make it current and end it, with nothing in between.
 _direct_code = None
 _current_span = None
 
@@ -58,7 +60,7 @@ class _Span:
 
 
 class _Here(threading.local):
-    """The spans that are on this thread and not tracked, the outermost first."""
+    """The untracked spans on this thread, outermost first."""
 
     def __init__(self):
         self.inside = []
@@ -97,7 +99,7 @@ def _may_stay():
 
 
 def _put(span):
-    """The span's phase is on this thread since now, and stays."""
+    """The span's phase is on this thread from now on, and stays there."""
     chain = _open.get()
     span.thread = get_ident()
     span.tracked = bool(chain)
@@ -110,7 +112,7 @@ def _put(span):
 
 
 def _take(span):
-    """The span is no more on this thread. False: it was not."""
+    """Takes the span off this thread. False if it was not there."""
     thread, span.thread = span.thread, 0
     if span.tracked:
         thread = _live.pop(span.token, None)
@@ -143,7 +145,7 @@ def _started(span):
 
 
 def _above(span):
-    """Tokens of what is on this thread within the span, the outermost first."""
+    """Tokens of the phases on this thread inside the span, outermost first."""
     if not span.tracked:
         inside = _here.inside
         return [other.token for other in inside[inside.index(span) + 1 :]]
@@ -154,7 +156,7 @@ def _above(span):
 
 
 def _renamed(mine):
-    """The program may have given the span another name since."""
+    """The program may have renamed the span since."""
     try:
         name = _name(mine.span)
         if name != mine.name:
@@ -198,7 +200,7 @@ def _end(span):
 
 
 def _end_overdue():
-    """Spans of this thread that others have ended."""
+    """Removes spans of this thread that others have ended."""
     inside = _here.inside
     if inside and any(span.is_over for span in inside):
         for span in [span for span in reversed(inside) if span.is_over]:
@@ -227,7 +229,7 @@ def _detached(token):
 
 
 def attach(original, site):
-    """A context becomes the thread's: the span in it is on the thread from now on."""
+    """A context becomes the thread's: its span is on the thread from now on."""
 
     @functools.wraps(original)
     def attach(self, context):
@@ -256,7 +258,7 @@ def detach(original, site):
 
 
 def provider(original, site):
-    """`TracerProvider.__init__`: the provider gets one processor more."""
+    """`TracerProvider.__init__`: adds a processor to the provider."""
     global _direct_code, _current_span
     sdk = site.module
     _current_span = sdk.trace_api.get_current_span

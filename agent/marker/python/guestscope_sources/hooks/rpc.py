@@ -1,4 +1,4 @@
-"""gRPC servers of grpcio and grpclib: a request is named by the method that a handler is registered for."""
+"""gRPC servers of grpcio and grpclib: the name of a request is its registered method."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ def _joined(metadata):
 
 
 def _peer(of):
-    """The port of the client, which stands for when the request came; 0 if it did not come over TCP."""
+    """The client's port, by which the BPF programs find the time of arrival; 0 without TCP."""
     try:
         text = of.peer()
         text = text.decode("ascii") if isinstance(text, bytes) else text
@@ -36,7 +36,7 @@ def _code(state):
 
 
 def found(original, site):
-    """A call has come and a handler is looked for. Of a method that was registered the call does not say the name."""
+    """Looks up a call's handler. A call of a registered method lacks the method's name."""
 
     @functools.wraps(original)
     def _find_method_handler(rpc_event, state, method, *args, **kwargs):
@@ -76,7 +76,7 @@ def in_pool(original, site):
 
 
 def aio_handlers(original, site):
-    """asyncio's servers find a handler for each call: the one found is replaced by one that is a request."""
+    """grpc.aio looks up a handler for each call: it gets one that makes a request."""
 
     @functools.wraps(original)
     def add_generic_rpc_handlers(self, generic_rpc_handlers):
@@ -181,7 +181,7 @@ def _behaviour(behaviour, name, metadata, streams):
                 _finish(ours, context)
 
         return in_a_thread
-    # An object that the server looks into, or what gives it an iterator.
+    # An object that the server inspects, or a callable that gives it an iterator.
     return behaviour
 
 
@@ -209,7 +209,7 @@ def _aio_code(context):
 
 
 def grpclib_handle(original, site):
-    """grpclib's function for one call. A path that no handler is registered for has no bound."""
+    """grpclib's function for one call. Paths without a handler are unbounded, so they are no names."""
 
     @functools.wraps(original)
     async def request_handler(mapping, stream, headers, *args, **kwargs):

@@ -25,7 +25,7 @@ _METHODS = (
 )
 
 
-# Of `phases.outermost`: what is inside of one of them is part of it.
+# Key of `phases.outermost`: a call inside one of these is part of it.
 _KEY = "sklearn"
 
 
@@ -42,12 +42,12 @@ def _dress(cls):
             if not hasattr(method, "__guestscope__"):
                 setattr(cls, name, _wrapped(method, name))
         elif type(method).__name__ == "_AvailableIfDescriptor" and not hasattr(method.fn, "__guestscope__"):
-            # It asks first whether the method is there.
+            # The program asks first whether the method exists.
             method.fn = _wrapped(method.fn, name)
 
 
 def estimators(module):
-    """sklearn.base: every class of estimators that is made from now on."""
+    """sklearn.base: every estimator class that is made from now on."""
     base = module.BaseEstimator
 
     def __init_subclass__(cls, **kwargs):

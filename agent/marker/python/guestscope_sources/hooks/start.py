@@ -1,11 +1,11 @@
-"""Programs that start the real one with their own folder in front of PYTHONPATH, and a sitecustomize in it that ends there."""
+"""Programs that start another one with their own sitecustomize, which does not call ours."""
 
 import functools
 import os
 
 
 def keep_path(original, site):
-    """`opentelemetry-instrument` replaces itself: this folder comes first again, and runs that sitecustomize after its own."""
+    """`opentelemetry-instrument`: our folder comes first again, and runs its sitecustomize after ours."""
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
     @functools.wraps(original)

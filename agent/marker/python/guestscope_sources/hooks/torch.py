@@ -10,7 +10,7 @@ import functools
 from .. import phases
 from . import loop, work
 
-# Modules that only wrap another one, and where they keep it.
+# Modules that only wrap another one, with the attribute that holds it.
 _AROUND = {
     "OptimizedModule": "_orig_mod",
     "DistributedDataParallel": "module",
@@ -22,12 +22,12 @@ _SCRIPTED = ("RecursiveScriptModule", "TopLevelTracedModule", "TracedModule")
 # Nothing traces before torch._dynamo is imported; `dynamo` puts torch's function here, which tracing reads as True.
 # (`bool()` is the cheapest call that gives False.)
 is_compiling = bool
-# Codes of wrappers that torch.compile is to pass over.
+# Code objects of wrappers that torch.compile must skip.
 _seen_through = []
 
 
 def label(module):
-    """The name of what a module is, below what only wraps it."""
+    """The name of a module's class, without modules that only wrap it."""
     for _ in range(4):
         inner = _AROUND.get(type(module).__name__)
         inside = module.__dict__.get("_modules") or {}
@@ -118,7 +118,7 @@ def backward(original, site):
 
 
 def optimizer(original, site):
-    """`Optimizer.profile_hook_step`: what torch itself puts around the step of each class of optimizers."""
+    """`Optimizer.profile_hook_step`: torch's own wrapper of the step of each optimizer class."""
 
     def profile_hook_step(function):
         def name(args):
@@ -130,7 +130,7 @@ def optimizer(original, site):
 
 
 def move(original, site):
-    """`Module.to`, `.cuda`, `.cpu`. Of tensors these are called too often, and waits for CUDA are seen as such."""
+    """`Module.to`, `.cuda`, `.cpu`. Those of tensors are called too often; waits for CUDA are phases."""
 
     def name(args, kwargs):
         return site.name + " " + label(args[0])
@@ -143,12 +143,12 @@ def synchronize(original, site):
 
 
 def dynamo(module):
-    """torch._dynamo.eval_frame was imported: from now on somebody may trace."""
+    """torch._dynamo.eval_frame was imported: from now on code may be traced."""
     global is_compiling
     import torch
 
     compiler = torch.compiler
-    # The first is False outside of tracing, and costs less.
+    # The first test is False outside of tracing, and cheaper.
     is_compiling = getattr(compiler, "is_dynamo_compiling", None) or compiler.is_compiling
     for code in _seen_through:
         module.skip_code(code)

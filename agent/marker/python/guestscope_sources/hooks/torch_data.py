@@ -13,7 +13,7 @@ import weakref
 from .. import phases
 from . import loop, work
 
-# By iterator: how often it was reset. In a worker: its fetcher, and which one that is.
+# By iterator: how often it was reset. In a worker: its fetcher, and the worker's number.
 _epochs = weakref.WeakKeyDictionary()
 _fetchers = [None, 0]
 
@@ -56,7 +56,7 @@ def data(original, site):
 
 
 def _number(iterator):
-    """The batch that comes next: of workers in their order, of this process by what was yielded."""
+    """Number of the next batch: workers deliver in order; without workers, the number yielded so far."""
     received = getattr(iterator, "_rcvd_idx", None)
     return (iterator._num_yielded if received is None else received) + 1
 
@@ -65,7 +65,7 @@ def _join(iterator, token, number):
     if getattr(iterator, "_num_workers", 0) == 0:
         return
     root = loop.here.token or (token if work.is_root(token) else 0)
-    # A step that takes several batches joins the first.
+    # A step that takes several batches joins the trace of the first.
     if root and not loop.here.joined:
         loop.here.joined = bool(loop.here.token)
         trace = _trace(os.getpid(), iterator._base_seed, _epochs.get(iterator, 0), number)
@@ -83,7 +83,7 @@ def reset(original, site):
 
 
 def fetch(original, site):
-    """What makes a batch. In the process that asks for it that is part of `data`."""
+    """Makes a batch. In the process that asks for it this is part of `data`."""
 
     def fetch(self, *args, **kwargs):
         token = 0
@@ -110,7 +110,7 @@ def _load(fetcher):
         return 0
     if _fetchers[0] is not fetcher:
         _fetchers[:] = fetcher, _fetchers[1] + 1
-    # The loop of a worker keeps the number of the batch to itself.
+    # A worker's loop keeps the number of the batch in a local variable.
     number = sys._getframe(2).f_locals.get("idx", -1) + 1
     token = phases.begin("load", number)
     if number and work.is_root(token):

@@ -19,7 +19,7 @@ def _namer(model, around):
     is_first = [True]
 
     def name(module):
-        # Encoders, and the model that drafts for this one, are modules of their own.
+        # Encoders, and the model that drafts for this one, are separate modules.
         if module is not model and getattr(module, "_orig_mod", None) is not model:
             return around(module) if around is not None else None
         if is_first[0]:

@@ -1,4 +1,4 @@
-"""What the person named by `--mark module:function`: a phase around each call, by the kind of function that it is."""
+"""Functions of `--mark module:function`: a phase around each call, by the function's kind."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""vLLM: its requests on their way through the API server, the engine's process and the workers.
+"""vLLM: its requests in the API server, the engine's process and the workers.
 
 In the API server `generate` is what a request waits for its engine. There it is an `engine request`: `waiting` to be scheduled, `prefill`
 to its first token, `decode` to its last, in the trace of the API server's request and below its `generate`. These three are on no
@@ -16,9 +16,9 @@ from . import work
 
 _library = marker._library
 _open, _live = marker._open, marker._live
-#: Where a request of the API server has the header, beside what vLLM itself may have put there.
+#: Attribute in which a request of the API server holds our header, beside vLLM's own.
 _KEY = "guestscope"
-#: Requests in the engine that are followed at once.
+#: Most requests in the engine that are followed at once.
 _MOST = 1_024
 _numbers = itertools.count(1)
 
@@ -53,7 +53,7 @@ def generate(original, site):
 
 
 def render(original, site):
-    """A prompt becomes tokens."""
+    """A prompt is tokenised."""
     return phases.coroutine(original, "render")
 
 
@@ -73,7 +73,7 @@ def _give_header(request):
 
 
 def hand_over_async(original, site):
-    """The API server hands a request to the engine's process: it is encoded during this call."""
+    """The API server passes a request to the engine's process, encoding it during this call."""
 
     @functools.wraps(original)
     async def add_request_async(self, request, *args, **kwargs):
@@ -145,7 +145,7 @@ _followed = {}
 
 
 def _take_header(request):
-    """Takes out again what `_give_header` put there, so that vLLM does not carry it any further."""
+    """Removes what `_give_header` added, so that vLLM does not pass it on any further."""
     headers = getattr(request, "trace_headers", None)
     if not headers or _KEY not in headers:
         return None
@@ -156,7 +156,7 @@ def _take_header(request):
 
 def _arrived(request):
     header = _take_header(request)
-    # Another chunk of one that streams its input has the number of the first.
+    # Further chunks of a streamed input have the number of the first.
     if request.request_id in _followed:
         return
     if len(_followed) >= _MOST:
@@ -189,7 +189,7 @@ def _advanced():
 
 
 def _trace(output):
-    """Of a batch: a request of it, and how far that had come. None of an empty one."""
+    """A request of the batch, and its progress. None if the batch is empty."""
     if not output.num_scheduled_tokens:
         return None
     try:
@@ -208,7 +208,7 @@ def _trace(output):
 
 
 def _after(original, then):
-    """`then(arguments, result)` behind each call. It changes nothing."""
+    """Calls `then(arguments, result)` after each call, without changing it."""
 
     @functools.wraps(original)
     def wrapper(*args, **kwargs):
@@ -266,7 +266,7 @@ def _name(scheduled):
     return "prefill" if has_prompts else "decode"
 
 
-#: Of the batch that the model has had last, as `_trace` makes it: what is sampled next is of the same one.
+#: The batch that the model had last, as `_trace` makes it: the next sampling belongs to it.
 _batch = [None]
 
 
@@ -320,12 +320,12 @@ def sample(original, site):
 
 
 def warm_up(original, site):
-    """What is run to measure memory and to compile, before anybody asks."""
+    """Dummy runs to measure memory and to compile, before the first request."""
     return phases.outermost(original, "warm-up", "warm-up")
 
 
 def wait(original, site):
-    """The engine's process waits for its workers: in a step, since at its start it waits for them as well."""
+    """The engine waits for its workers: a phase only inside a step, not at the engine's start."""
 
     def begin(args, kwargs):
         return (phases.begin("wait for workers"),) if phases.inside("engine") else ()

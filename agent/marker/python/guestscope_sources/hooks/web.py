@@ -97,7 +97,7 @@ def tornado_match(original, site):
 
 
 def sanic_handle(original, site):
-    """`Sanic.handle_request`, under Sanic's own server or, as an ASGI application, inside of another one's request."""
+    """`Sanic.handle_request`, under Sanic's own server or, as ASGI, inside another server's request."""
 
     @functools.wraps(original)
     async def handle_request(self, request, *args, **kwargs):
@@ -119,7 +119,7 @@ def sanic_handle(original, site):
 
 
 def sanic_touched(original, site):
-    """`TouchUp.run` compiles methods of Sanic once more, from their own source: what was around them is put back."""
+    """`TouchUp.run` compiles methods of Sanic again from their source: their wrappers are put back."""
 
     @functools.wraps(original)
     def run(cls, *args, **kwargs):

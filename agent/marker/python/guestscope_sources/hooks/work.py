@@ -1,4 +1,4 @@
-"""What the hooks of work share, beyond phases.py."""
+"""What hooks of work (models, data, training) share beyond phases.py."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ from ..marker import marker
 
 _library = marker._library
 _open, _live = marker._open, marker._live
-# Nobody reads what is written there.
+# A null stream: nobody reads what is written there.
 _header = ctypes.create_string_buffer(56)
 _CHILD_BITS = 18
 _NO_PARENT = bytes(8)
@@ -15,7 +15,7 @@ _told = set()
 
 
 def failed(package, error):
-    """A hook that could not do its part of one call. Told once for each kind."""
+    """Reports that a hook failed in a call, once for each kind."""
     tell_once("!%s: %s" % (package, type(error).__name__))
 
 
@@ -26,16 +26,17 @@ def tell_once(text):
 
 
 def left_out(package, what):
-    """More of something than is kept. Told once."""
+    """Reports that more of something exists than is kept, once."""
     tell_once("!%s: %s" % (package, what))
 
 
 def is_inside():
-    """Whether this thread is inside a phase, whoever made it, unless another copy of the library did."""
+    """Whether this thread is inside a phase of any source, unless another copy of the library made it."""
     chain = _open.get()
     if chain and any(token in _live for token in chain):
         return True
-    # The library alone knows of phases of threads without coroutines. Outside of all it tells nothing, and fires nothing.
+    # Only the library knows of phases outside of coroutines. Outside of all phases the call returns none and
+    # fires nothing.
     return _library.guestscope_traceparent(0, _header, len(_header)) != 0
 
 
@@ -44,5 +45,5 @@ def is_root(token):
 
 
 def join(root, trace):
-    """The root becomes part of a trace."""
+    """The root joins a trace."""
     _library.guestscope_context(root, trace, _NO_PARENT)

@@ -11,7 +11,7 @@ _known_server = False
 
 
 def _server_is_known():
-    """A server has called an application inside a request: applications need no wrapper any more."""
+    """A known server has called an application inside a request: applications need no wrapper any more."""
     global _known_server
     _known_server = True
     while _APPLICATIONS:
@@ -19,7 +19,7 @@ def _server_is_known():
 
 
 def _around(original, describe):
-    """A request around each call; `describe` gives its method and traceparent of the call's arguments."""
+    """A request around each call; `describe` gives method and traceparent from the call's arguments."""
 
     @functools.wraps(original)
     def wrapper(*args, **kwargs):
@@ -89,7 +89,7 @@ def gevent_response(original, site):
 
 
 def cheroot_respond(original, site):
-    """Cheroot, which CherryPy is served by. Its strings are bytes."""
+    """Cheroot, the server of CherryPy. Its strings are bytes."""
 
     def describe(args):
         request = args[0].req
@@ -100,7 +100,7 @@ def cheroot_respond(original, site):
 
 
 def eventlet_response(original, site):
-    """Eventlet has no method for the status: the application is told of it, for the one call."""
+    """Eventlet has no method for the status: it is taken from the application's call of `start_response`."""
     served = _around(original, lambda args: (args[0].command, args[0].headers.get("traceparent")))
 
     @functools.wraps(original)
@@ -135,7 +135,7 @@ def _noting(application):
 
 
 def status(original, site):
-    """A method that takes the status first, by whatever name: `start_response(status, headers)` and the like."""
+    """A method whose first argument is the status: `start_response(status, headers)` and the like."""
 
     @functools.wraps(original)
     def wrapper(self, *args, **kwargs):
@@ -150,7 +150,7 @@ def status(original, site):
 
 
 def waitress_status(original, site):
-    """Waitress has no method for it: the task keeps the status that the application gave."""
+    """Waitress has no method for the status: the task keeps the one that the application gave."""
 
     @functools.wraps(original)
     def build_response_header(self):
@@ -161,7 +161,7 @@ def waitress_status(original, site):
 
 
 class _Body:
-    """An application's iterable, for servers that have no hook of their own: the request ends when it is closed."""
+    """An application's iterable, for servers without a hook: the request ends when it is closed."""
 
     def __init__(self, body, request):
         self._body, self._steps, self._request = body, None, request
@@ -176,7 +176,7 @@ class _Body:
         try:
             return next(self._steps)
         except StopIteration:
-            # Test clients forget to close.
+            # Test clients may not close it.
             self._request.finish()
             raise
 
@@ -201,7 +201,7 @@ def application(original, site):
     def __call__(self, environ, start_response):
         request, before = None, requests.of_here()
         if before is not None and before.returned:
-            # Nobody read it to its end, as test clients do not.
+            # It was not read to its end, as by test clients.
             before.finish()
             before = None
         if not _known_server and before is None:
