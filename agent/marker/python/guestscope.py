@@ -16,13 +16,15 @@
 
     await guestscope.task(handle(query), name="request", request=7)     # asyncio
 
-One file over ctypes, Python 3.8 or newer, no dependency. It looks for libguestscope.so.1 where GUESTSCOPE_LIBRARY says,
-beside this file, and where the system's loader looks. Without it `available` is False and every call does nothing.
+One file over ctypes, Python 3.8 or newer, no dependency. It looks for libguestscope.so.1 where
+GUESTSCOPE_LIBRARY says, beside this file, and where the system's loader looks. Without it `available` is
+False and every call does nothing.
 
-In asyncio many requests take turns on one thread. A phase opened by a plain `with` or `async with` stays the thread's
-while its task is suspended, so that others' time would be charged to it; `task` and the decorator of an async function
-therefore leave their phase, and every phase opened within, whenever the coroutine is suspended, and enter them again
-before it goes on. A task that is created inside of another one begins a trace of its own.
+In asyncio many requests take turns on one thread. A phase opened by a plain `with` or `async with` stays the
+thread's while its task is suspended, so that others' time would be charged to it; `task` and the decorator of
+an async function therefore leave their phase, and every phase opened within, whenever the coroutine is
+suspended, and enter them again before it goes on. A task that is created inside of another one begins a trace
+of its own.
 """
 
 import contextvars
@@ -38,11 +40,13 @@ __all__ = ["available", "context", "mark", "phase", "request", "task", "tracepar
 
 _HEADER_BYTES = 55
 
-# Open tokens of the driven coroutines (see `_drive`) that this context is inside, outermost first; None outside of all. A
-# tuple, because a task that is created inside gets a copy of the variable and must not share what follows.
+# Open tokens of the driven coroutines (see `_drive`) around this context, outermost first; None outside of
+# all. A tuple, because a task that is created inside gets a copy of the variable, and must not share later
+# changes.
 _open = contextvars.ContextVar("guestscope_open", default=None)
 
-# Those of them that have not ended, since copies of the variable outlive them, and the thread that each is on; 0: none.
+# Tokens that have not ended, since copies of the variable outlive them, with the thread that each is on; 0:
+# none.
 _live = {}
 
 
@@ -113,8 +117,8 @@ available = _library is not None
 
 
 def _meet():
-    # The library meets an agent as it is loaded, and where that is refused a forked child may do so again: it waits without the
-    # interpreter's lock. Outside of all phases the call fires nothing.
+    # The library meets an agent as it is loaded, and where that is refused a forked child may do so again: it
+    # waits without the interpreter's lock. Outside of all phases the call fires nothing.
     _unlocked.guestscope_traceparent(0, ctypes.create_string_buffer(_HEADER_BYTES + 1), _HEADER_BYTES + 1)
 
 
@@ -151,16 +155,19 @@ def _join(token, trace_id, parent_span_id):
 
 
 class phase:
-    """A phase: `with phase("x"):`, `async with phase("x"):`, or `@phase("x")` over a function or async function.
+    """A phase: `with phase("x"):`, `async with phase("x"):`, or `@phase("x")` over a function or async
+    function.
 
-    For `with`, threads and tasks that run side by side need an object each; a decorated function may be called by all.
+    For `with`, threads and tasks that run side by side need an object each; a decorated function may be
+    called by all.
     """
 
     __slots__ = ("_name", "_stack")
 
     def __init__(self, name):
         self._name = _encode(name)
-        # Of each time that it is open: its token, and that of the phase that `next` has begun within it, 0 for none.
+        # For each time that it is open: its token, and the token of the phase that `next` began inside it, 0
+        # for none.
         self._stack = []
 
     def _begin(self):
@@ -224,22 +231,24 @@ class phase:
         return called
 
     def next(self, name):
-        """From here on this phase is in a phase `name` within it, until the next call or until it ends itself.
+        """From here on this phase is in a phase `name` within it, until the next call or until it ends
+        itself.
 
-        What it was in ends at the same instant, and the last one ends with this phase, so that nothing lies between them,
-        where two `with` have some microseconds. The first one of a request, or of another outermost phase, begins when
-        that did, unless an `await` or another phase came before: call it at once, since what the program waits for before
-        it is shown in the request itself.
+        What it was in ends at the same instant, and the last one ends with this phase, so that nothing lies
+        between them, where two `with` have some microseconds. The first one of a request, or of another
+        outermost phase, begins when that did, unless an `await` or another phase came before: call it at
+        once, since what the program waits for before it is shown in the request itself.
 
-        Call it on the thread and in the task of its `with`, and where no phase that was opened within is still open.
-        Outside of its `with` nothing happens, nor in a `task` or decorated coroutine inside of it.
+        Call it on the thread and in the task of its `with`, and where no phase that was opened within is
+        still open. Outside of its `with` nothing happens, nor in a `task` or decorated coroutine inside of
+        it.
         """
         name = _encode(name)
         if not self._stack:
             return
         token, inner = self._stack[-1]
         driven = _open.get()
-        # Another driver's, or one with a phase open within.
+        # The innermost open phase is another driver's, or was opened inside this one.
         if driven is not None and (not driven or driven[-1] not in (token, inner)):
             return
         if inner:
@@ -305,8 +314,8 @@ def context(trace_id, parent_span_id):
 async def task(awaitable, name=None, request=None, scheduled_ns=None):
     """Awaits `awaitable` as a request (with a number) or a phase (without), and returns its result.
 
-    The phase is left whenever the awaitable is suspended. For a task of its own: `asyncio.create_task(task(...))`. Phases
-    that join are those of a `with phase(...)` in the awaitable.
+    The phase is left whenever the awaitable is suspended. For a task of its own:
+    `asyncio.create_task(task(...))`. Phases that join are those of a `with phase(...)` in the awaitable.
     """
     if name is None:
         name = "request" if request is not None else getattr(awaitable, "__qualname__", type(awaitable).__name__)
@@ -324,8 +333,8 @@ _phase, _request = phase, request
 def _drive(awaitable, begin, finish=None):
     """Runs the awaitable step by step; between two steps every phase that it has open is left.
 
-    Drivers nest: an inner one has left its own phases, and taken them off the variable, before an outer one sees the
-    suspension, and enters them again after it. `finish` is told the token before that ends.
+    Drivers nest: an inner one has left its own phases, and taken them off the variable, before an outer one
+    sees the suspension, and enters them again after it. `finish` is told the token before that ends.
     """
     steps = awaitable.__await__() if hasattr(awaitable, "__await__") else awaitable
     send = getattr(steps, "send", None) or (lambda _: next(steps))

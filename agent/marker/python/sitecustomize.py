@@ -1,5 +1,6 @@
-"""Brings guestscope's automatic marks into a Python program that `guestscope run` starts, then runs the program's own
-sitecustomize, which this file stands in front of. What fails here is nobody's business but guestscope's."""
+"""Brings guestscope's automatic marks into a Python program that `guestscope run` starts, then runs the
+program's own sitecustomize, which this file hides. A failure of the marks must not stop the program, so it is
+ignored."""
 
 import os
 import sys
@@ -25,17 +26,17 @@ def _own():
         folder = os.path.dirname(spec.origin or "") if spec is not None else ""
         if not folder or not os.path.isdir(os.path.join(folder, "guestscope_sources")):
             return spec
-        # Another copy of this file, of an agent around this one, which would look for this one in turn.
+        # The copy of another agent that runs this one: it would look for this file in turn.
         paths = [path for path in paths if os.path.abspath(path) != os.path.abspath(folder)]
 
 
 _start()
 _spec = _own()
 if _spec is None or _spec.loader is None:
-    # As if this file were not there.
+    # The error of a program without a sitecustomize.
     raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
 _module = sys.modules["_frozen_importlib"].module_from_spec(_spec)
-# The import that runs this file returns what stands here in the end.
+# The import that runs this file returns the module that is registered here at its end.
 sys.modules["sitecustomize"] = _module
 try:
     _spec.loader.exec_module(_module)

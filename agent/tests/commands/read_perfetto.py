@@ -1,10 +1,11 @@
-"""Reads an exported trace with Perfetto's own definitions and holds it against the run folder that it came from.
+"""Reads an exported trace with Perfetto's own definitions and holds it against the run folder that it came
+from.
 
     guestscope export DIR --to perfetto --output ic.perfetto-trace
     python read_perfetto.py ic.perfetto-trace DIR
 
-Needs the packages perfetto (for its definitions; nothing of it is run) and pyarrow. By hand: 60 MB of packages are too much
-for a test. Made with perfetto 0.59.1, protobuf 7.36.2, pyarrow 26.0.
+Needs the packages perfetto (for its definitions; nothing of it is run) and pyarrow. By hand: 60 MB of
+packages are too much for a test. Made with perfetto 0.59.1, protobuf 7.36.2, pyarrow 26.0.
 """
 
 import collections

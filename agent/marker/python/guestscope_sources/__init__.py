@@ -1,7 +1,8 @@
 """Automatic marks: requests and phases of unmodified programs.
 
-`start` puts a finder in front of the imports. Until the program imports a module that the table names, nothing else is
-loaded; then the module's hooks are, and they wrap what the table says. See table.py, and phases.py for what hooks use.
+`start` installs a finder before the others. Only when the program imports a module that the table names are
+that module's hooks loaded; they wrap the attributes in the table. See table.py, and phases.py for the hooks'
+functions.
 """
 
 

@@ -1,6 +1,7 @@
 """Runs hooks after a module's own code: a finder before all others, which asks those to find the module.
 
-Nothing of it may stop an import: a hook that raises is switched off and told, and an import that fails, fails as it would.
+It must not change an import: a hook that raises is switched off and reported, and an import that fails does
+so as without the finder.
 """
 
 import sys

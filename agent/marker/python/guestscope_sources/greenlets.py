@@ -1,7 +1,7 @@
 """Greenlets (gevent, eventlet) take turns on a thread; a switch leaves one's phases and enters the next's.
 
-Done by greenlet's own trace function of each thread, which is asked for when a request begins in a greenlet that is not the
-thread's first. One that was there is called as before.
+This uses greenlet's trace function of a thread, which is set when a request begins in a greenlet that is not
+the thread's first. A trace function that was set before is still called.
 """
 
 import sys

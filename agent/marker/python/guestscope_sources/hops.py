@@ -1,7 +1,7 @@
 """Keeps a request's work on other threads, and in tasks that it creates, inside the request.
 
-A function that goes to a pool enters what is open where it was handed over, and leaves it behind. A task that is created inside a
-request enters it at each step. Both look only at what is still open then.
+A function that goes to a pool enters the phases that were open where it was submitted, and leaves them at its
+end. A task that is created inside a request enters it at each step. Both skip phases that have ended by then.
 """
 
 import collections.abc
@@ -74,8 +74,8 @@ def hop(function):
 class Carried(collections.abc.Coroutine):
     """A task's coroutine that runs inside the phases that were open where the task was created.
 
-    An object of its own, not a coroutine around the coroutine: cancelling a task that has not begun must not leave one that
-    was never awaited. What it does not have itself, it has of the coroutine.
+    An object of its own, not a coroutine around the coroutine: cancelling a task that has not begun must not
+    leave one that was never awaited. What it does not have itself, it has of the coroutine.
     """
 
     __slots__ = ("_coroutine", "_chain", "_own", "__weakref__")

@@ -1,7 +1,8 @@
 """Functions for hooks: phases around functions, coroutines and generators; a source's reports.
 
-Wrappers change neither arguments nor results nor exceptions. From Python 3.11 on tracebacks do not show them either: each takes
-its own frame out with `error.__traceback__ = error.__traceback__.tb_next` and a bare `raise` (before, a bare `raise` puts it back).
+Wrappers change neither arguments nor results nor exceptions. From Python 3.11 on tracebacks do not show them
+either: each removes its own frame with `error.__traceback__ = error.__traceback__.tb_next` and a bare `raise`
+(in earlier versions, a bare `raise` puts it back).
 """
 
 import functools

@@ -18,8 +18,8 @@ _METHODS = {
 }
 
 
-#: Tokens of the program's own spans, which end when it says so and do not keep a request open (otel.py); to what gives their
-#: phases the names that they have by now.
+#: Tokens of the program's own spans, which end when it says so and do not keep a request open (otel.py); to
+#: what gives their phases the names that they have by now.
 spans = {}
 
 
@@ -88,7 +88,8 @@ class Request:
         self.route = (self.prefixes or {}).get(scope.get("root_path", ""), "") + template
 
     def mounted(self, around, path, template):
-        """A router handed the request to an application at `path`, which the template made, within the one at `around`."""
+        """A router handed the request to an application at `path`, which the template made, within the one at
+        `around`."""
         prefixes = self.prefixes = self.prefixes or {}
         prefixes[path] = prefixes.get(around, "") + template
 

@@ -1,7 +1,7 @@
-"""The one table: which attribute of which module is wrapped, and by which function of which file of `hooks`.
+"""The table of all wrapped attributes: module, attribute, and the function in `hooks` that wraps it.
 
-A line is `module attribute kind`; an attribute that may be missing, since versions differ, ends in `?`. `*` is the module itself. A text
-and no tuple, because Python compiles this file at every start.
+A line is `module attribute kind`. An attribute that some versions lack ends in `?`; `*` is the module itself.
+The table is a text and not a tuple, because Python may compile this file at every start.
 """
 
 TABLE = """

@@ -1,4 +1,4 @@
-"""The client of the servers here, and what it expects to be marked."""
+"""The client of the servers in these tests, and the marks that it expects."""
 
 import http.client
 import socket
@@ -19,7 +19,7 @@ def thread(function):
 
 
 def lines():
-    """Without hops, numbers and what is told."""
+    """The lines without hops, numbers and reports."""
     taken = (line.split(" ", 1)[1] for line in recorder.take())
     kept = [line for line in taken if line.split()[0] not in ("enter", "leave", "tell")]
     return [" ".join([line.split()[0], line.split()[1][0]] + line.split()[2:]).partition(" #")[0] for line in kept]
@@ -35,7 +35,7 @@ def wait():
 
 
 def settle():
-    """Waits for the end of what a client has seen the answer of."""
+    """Waits for the ends of requests whose answers the client has seen."""
     seen = []
     for _ in range(200):
         time.sleep(0.02)

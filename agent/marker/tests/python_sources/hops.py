@@ -1,4 +1,4 @@
-"""A request that goes to other threads and tasks stays one, and what outlives it does no harm."""
+"""A request stays one on other threads and in tasks; functions and tasks that outlive it do no harm."""
 
 import asyncio
 import concurrent.futures
@@ -163,7 +163,7 @@ names = served(failing)[0]
 assert sys.version_info < (3, 11) or (names[0], names[-1], set(names[1:-1])) == ("failing", "fails", {"run"}), names
 
 
-# Outside of requests nothing changes hands.
+# Outside of requests no phase follows a function or task.
 assert hops.hop(work) is work
 coroutine = child("plain")
 assert hops.carry(coroutine) is coroutine

@@ -1,4 +1,4 @@
-"""The finder: hooks run after a module's own code, and nothing that a program does with its imports breaks either."""
+"""The finder: hooks run after a module's own code, whatever a program does with its imports."""
 
 import importlib
 import os
@@ -64,7 +64,7 @@ import next_one  # noqa: E402, F401
 half.f()
 check("with the next import", "t1 tell +half", "t1 begin p6 f", "t1 end p6")
 
-# What does not fit is told once, and the rest of the module works.
+# A row that does not fit is reported once, and the other rows of the module work.
 module("shape", PROGRAM + "__version__ = '9.9'\n")
 for attribute in ("gone", "f", "also_gone", "may_be_gone?"):
     watch("shape", attribute)
@@ -74,7 +74,7 @@ shape.f()
 missing = "t1 tell !shape 9.9: no gone"
 check("a version that changed shape", missing, "t1 begin p7 f", "t1 end p7")
 
-# A hook that raises is off.
+# A hook that raises is switched off.
 module("raising")
 watch("raising", "C")
 import raising  # noqa: E402

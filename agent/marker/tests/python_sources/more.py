@@ -1,4 +1,4 @@
-"""Servers of which a program may have one: started as servers.py starts its own, each request is one, by its route."""
+"""Further servers, tested as in servers.py: each request of the client is one request, with its route."""
 
 import asyncio
 import http.client
@@ -224,7 +224,8 @@ def eventlet():
 
 
 def background():
-    """The program's own spans are open while the response is sent, and what runs behind it is no part of the request."""
+    """The program's own spans are open while the response is sent; work after it is no part of the
+    request."""
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from starlette.applications import Starlette
@@ -257,7 +258,7 @@ def background():
     assert done.wait(20)
     time.sleep(0.1)
     seen = [line for line in lines() if not line.startswith("below")]
-    # Of what has ended nothing more is told.
+    # A request that has ended gets no further status or name.
     assert seen == ["request r GET", "otel p own", "rename r GET /items/{id} 200", "end p", "end r"], seen
 
 
@@ -304,7 +305,8 @@ class HTTPProxy:
 
 
 def ray():
-    """The proxy's request is the client's, and what a replica does for it is in the same trace, by another name."""
+    """The proxy has the client's request; a replica's work for it is in the same trace, under another
+    name."""
     import pathlib
     import tempfile
 

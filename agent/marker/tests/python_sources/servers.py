@@ -1,4 +1,5 @@
-"""Real servers and frameworks, one a run: each request of the client is one, by its route, with its status."""
+"""Real servers and frameworks, one per run: each request of the client is one request, with its route and
+status."""
 
 import asyncio
 import http.client
@@ -68,7 +69,7 @@ def starlette_requests():
 
 
 def no_websocket_is_a_request():
-    """Nor is what a server says to an application as it starts."""
+    """The lifespan message that a server sends to an application at its start is no request either."""
     key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
     with socket.create_connection(("127.0.0.1", PORT), 20) as client:
         client.sendall(b"GET /talk HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + key + b"\r\n")
@@ -151,7 +152,7 @@ def hypercorn():
 
 
 def test_client():
-    """No server that has a hook: the framework's application begins the requests."""
+    """A server without a hook: the framework's application begins the requests."""
     from starlette.testclient import TestClient
 
     client = TestClient(starlette_app(), raise_server_exceptions=False)
@@ -252,7 +253,7 @@ def gevent():
 
 
 def take_turns(taken):
-    """Each is left while it waits, and the others are served."""
+    """The thread leaves a request while that waits, and serves the others."""
     assert sum(line.startswith("rename") and line.endswith("200") for line in taken) == 3, taken
     inside = set()
     for line in taken:

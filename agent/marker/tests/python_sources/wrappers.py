@@ -1,4 +1,4 @@
-"""Wrapped functions behave as before: what they take, return, raise and are."""
+"""Wrapped functions behave as before: arguments, results, exceptions, and the kind of function."""
 
 import asyncio
 import inspect
@@ -144,7 +144,8 @@ without = asyncio.run(cancelled(lambda function: function))
 assert asyncio.run(cancelled(lambda function: phases.coroutine(function, "w"))) == without or OWN_FRAMES
 assert [line.split()[1] for line in recorder.take()] == ["begin", "leave", "enter", "end"]
 
-# A coroutine that nobody awaits to its end is closed in another context: it harms no phase that is open there.
+# A coroutine that nobody awaits to its end is closed in another context: it harms no phase that is open
+# there.
 suspended = driven("never")
 try:
     suspended.send(None)

@@ -1,4 +1,4 @@
-"""Stands in for the marker library: what the hooks call is written down, a line each, as `take` returns it.
+"""Stands in for the marker library: records each call of the hooks as a line, which `take` returns.
 
 Phases are called by their numbers (`r1` a request, `p1` a phase), threads by the order in which they appear.
 """
@@ -117,7 +117,7 @@ guestscope_sources.start(os.environ)
 
 
 def check(what, *expected):
-    """The lines since the last check are these; a test that fails says what they were."""
+    """Asserts that these are the lines since the last check."""
     lines = recorder.take()
     if lines != list(expected):
         print("%s:\n  expected %s\n  was      %s" % (what, "\n           ".join(expected), "\n           ".join(lines)))

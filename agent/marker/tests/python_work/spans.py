@@ -1,4 +1,5 @@
-"""The program's own spans: each is the thread's while it is current, wherever and in whatever order it ends."""
+"""The program's own spans: each is the thread's while it is current, wherever and in whatever order it
+ends."""
 
 import asyncio
 import threading

@@ -84,7 +84,7 @@ check(
 learn(1)
 check("a loop without data", "t1 begin p15 step #4", *learned(15))
 
-# Validation: nobody learns, each batch is one.
+# Validation, without an optimizer: each batch is a root `batch`.
 net.eval()
 for batch in torch.utils.data.DataLoader([1, 2]):
     net(batch)
@@ -133,7 +133,7 @@ assert [line.split(" ", 2)[2] for line in lines if line.startswith("begin")][1:]
     "optimizer SGD",
 ], lines
 
-# Whoever trains and then infers has one phase for what never became a step.
+# A program that trains and then infers has one phase for the unfinished step.
 net(1)
 torch.autograd.backward(1)
 forget()

@@ -104,7 +104,7 @@ engine.step()
 lines = recorder.take()
 assert lines[-4:] == ["t1 enter p2", "t1 enter p10", "t1 ends p10 p2", "t1 end p11"], lines
 
-# One that nobody waits for any more has not to be scheduled to be over.
+# An aborted request ends without being scheduled.
 engine.scheduler.add_request(two)
 two.over = True
 engine.scheduler.finish_requests(["b"], None)
@@ -127,7 +127,7 @@ assert begun() == ["sample", "sample"]
 assert GPUModelRunner().profile_run() == 9
 check("warm-up", "t1 begin p%d warm-up" % len(recorder.names), "t1 end p%d" % len(recorder.names))
 
-# What has another shape is served all the same, and told once.
+# Arguments of another shape are passed on all the same, and reported once.
 odd = SimpleNamespace(trace_headers=None)
 Scheduler([]).add_request(odd)
 assert GPUModelRunner().execute_model(SimpleNamespace()) == 7
@@ -140,7 +140,7 @@ batch.scheduled_cached_reqs = [SimpleNamespace(req_id="a")]
 assert GPUModelRunner().execute_model(batch) == 7
 assert begun() == ["decode", "decode"]
 
-# No more are followed than there is room for.
+# At most as many requests are followed as there is room for.
 hooks._MOST = 2
 several = [new("r%d" % number) for number in range(4)]
 for request in several:

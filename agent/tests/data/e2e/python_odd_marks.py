@@ -1,4 +1,5 @@
-"""Calls the marker library as no wrapper would: names too long, not UTF-8 or unreadable; ends without a start."""
+"""Calls the marker library as no wrapper would: names too long, not UTF-8 or unreadable; ends without a
+start."""
 
 import ctypes
 import os

@@ -1,4 +1,5 @@
-"""A server without marks, and its client: 20 requests over the standard library's WSGI server, one of which fails."""
+"""A server without marks, and its client: 20 requests over the standard library's WSGI server, one of which
+fails."""
 
 import http.client
 import threading

@@ -1,7 +1,7 @@
-"""Threads of several kinds, which work; what each kind spent on a CPU stands in the file E2E_BOOK, in ns.
+"""Threads of several kinds, which work; the file E2E_BOOK gets the CPU time of each kind, in ns.
 
-`grpc_NNN` compute, `net-watch` waits in poll, the main thread computes; with the argument `marked` it does so in a
-request, else in none.
+`grpc_NNN` compute, `net-watch` waits in poll, the main thread computes; with the argument `marked` it does so
+in a request, else in none.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
-"""Listens on a port of 127.0.0.1 for some seconds, and writes it to the file E2E_BOOK. With `marked` it marks a request too;
-with `nvtx` it maps a file that is called as NVTX's library is; with `works` it calls a function that may be marked; with `daemon` a
-child serves, and what was started ends.
+"""Listens on a port of 127.0.0.1 for some seconds, and writes it to the file E2E_BOOK. With `marked` it marks
+a request too; with `nvtx` it maps a file that is called as NVTX's library is; with `works` it calls a
+function that may be marked; with `daemon` a child serves, and what was started ends.
 
 What it is asked it answers as `http.server` does.
 """

@@ -1,5 +1,5 @@
-"""A FastAPI application, which knows nothing of guestscope: SERVICE_KIND says what a request works with, and SERVICE_NOTE where its
-files are. A kind that ends in `-async` does it in the event loop."""
+"""A FastAPI application without any marks: SERVICE_KIND is the library that a request uses, SERVICE_NOTE the
+prefix of its files. A kind that ends in `-async` works in the event loop."""
 
 import os
 

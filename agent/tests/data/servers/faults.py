@@ -1,4 +1,4 @@
-"""Faults that a program has by itself, in every tenth request: FAULT says of which kind, FAULT_MS how long it takes."""
+"""Faults inside the program, in every tenth request: FAULT is the kind, FAULT_MS the length."""
 
 import mmap
 import os

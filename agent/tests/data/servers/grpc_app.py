@@ -1,4 +1,5 @@
-"""The same as a gRPC server, with a pool of threads or on asyncio: `grpc_app.py PORT threads|asyncio`. A request is its number."""
+"""app.py as a gRPC server, on a thread pool or on asyncio: `grpc_app.py PORT threads|asyncio`. A request is a
+number."""
 
 import asyncio
 import os

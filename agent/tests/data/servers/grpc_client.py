@@ -1,4 +1,5 @@
-"""Clients of grpc_app.py: `grpc_client.py PORT CLIENTS REQUESTS` shares so many requests among clients that wait for each answer.
+"""Clients of grpc_app.py: `grpc_client.py PORT CLIENTS REQUESTS` shares the requests
+among clients that wait for each answer.
 
 A line for each: its number, which is its trace as well, and when it began and ended on CLOCK_MONOTONIC, ns.
 """

@@ -1,5 +1,5 @@
-"""What a service works with: `infer(KIND, NOTE)` gives the function that does it once. KIND's first word says which; files beside
-NOTE are theirs."""
+"""Work for servers: `infer(KIND, NOTE)` returns a function that does it once. KIND's first word selects the
+library; NOTE is the prefix of its files."""
 
 import os
 

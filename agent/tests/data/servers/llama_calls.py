@@ -1,5 +1,6 @@
-"""Calls `llama_decode` of llama.cpp: `llama_calls.py NOTE THREADS CALLS`. It says NOTE.ready, and begins when there is NOTE.go. Each line
-of its output is a call: when it began and ended, its number and its thread. Within every tenth call of a thread is the fault of `faults.py`."""
+"""Calls `llama_decode` of llama.cpp: `llama_calls.py NOTE THREADS CALLS`. It makes NOTE.ready and begins when
+NOTE.go exists. Each line of its output is a call: start, end, number and thread. Every tenth call of a thread
+has the fault of `faults.py`."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
-"""A llama of random numbers, in llama.cpp's format: `write(path)`. Small enough to be made for a test, large enough that a step takes
-milliseconds. `Decoder` calls llama.cpp's C functions with it."""
+"""A Llama model with random weights in llama.cpp's format: `write(path)`. Small enough to be made for a test,
+large enough for steps of milliseconds. `Decoder` calls llama.cpp's C functions with it."""
 
 import time
 
@@ -66,7 +66,8 @@ class Decoder:
         self._library, self._kept = llama_cpp, []
 
     def context(self, inside=None):
-        """A context for one thread. Each call invokes `inside()` often, on the calling thread, to ask whether to stop."""
+        """A context for one thread. Each call invokes `inside()` often, on the calling thread, whether to
+        stop."""
         parameters = self._library.llama_context_default_params()
         parameters.n_ctx, parameters.n_threads, parameters.n_threads_batch = CONTEXT, 1, 1
         if inside:

@@ -1,5 +1,5 @@
-"""MLCommons LoadGen against torch: `loadgen.py QUERIES FOLDER [nvtx]`. One thread issues, two threads answer, perhaps in ranges of the
-package nvtx."""
+"""MLCommons LoadGen against torch: `loadgen.py QUERIES FOLDER [nvtx]`. One thread issues, two threads answer,
+with `nvtx` inside ranges of the package nvtx."""
 
 import contextlib
 import os

@@ -1,4 +1,5 @@
-"""A ResNet made of torch alone, small enough for a test and large enough that a request is mostly inference."""
+"""A ResNet made of torch alone, small enough for a test and large enough that a request is mostly
+inference."""
 
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
-"""A training loop as anybody writes it, with a DataLoader of two worker processes: `training.py BATCHES [TIMES]`.
+"""A training loop as anybody writes it, with a DataLoader of two worker processes: `training.py BATCHES
+[TIMES]`.
 
 A worker has the fault. The loop writes when each step ended into the file TIMES, CLOCK_MONOTONIC in ns.
 """

@@ -1,4 +1,5 @@
-"""A tiny Llama of random weights with a tokenizer of its own, for vLLM: `vllm_model.py FOLDER` writes it there."""
+"""A tiny Llama of random weights with a tokenizer of its own, for vLLM: `vllm_model.py FOLDER` writes it
+there."""
 
 import sys
 

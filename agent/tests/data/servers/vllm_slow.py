@@ -1,5 +1,6 @@
-"""What `vllm_slow.Slow` adds to an ASGI application (vLLM's option --middleware): a fault of faults.py in every tenth request, by
-the number in its traceparent. It is a thread's, so that nobody else waits for it."""
+"""An ASGI middleware for vLLM's option --middleware: `vllm_slow.Slow` adds a fault of faults.py to every
+tenth request, by the number in its traceparent. The fault runs on a thread, so that no other request waits
+for it."""
 
 import asyncio
 

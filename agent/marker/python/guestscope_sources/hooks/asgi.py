@@ -1,4 +1,5 @@
-"""ASGI servers and frameworks: a request from the server's call of the application to the end of its response."""
+"""ASGI servers and frameworks: a request from the server's call of the application to the end of its
+response."""
 
 import functools
 import sys
@@ -250,7 +251,8 @@ def _replica_of():
 
 
 def ray_proxy(original, site):
-    """`HTTPProxy.setup_request_context_and_handle(..., internal_request_id)`, inside the request that the proxy serves."""
+    """`HTTPProxy.setup_request_context_and_handle(..., internal_request_id)`, inside the request that the
+    proxy serves."""
 
     @functools.wraps(original)
     def setup_request_context_and_handle(self, *args, **kwargs):

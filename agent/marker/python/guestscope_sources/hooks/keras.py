@@ -1,7 +1,7 @@
 """Keras on any of its backends: the outermost fit, evaluate and predict, with a phase for each batch in it.
 
-A batch is what lies between the two calls that its callbacks get. One that raises, or that was the question for one more, ends with
-what is around it.
+A batch lies between the two calls of its callbacks. If it raises, or the data had ended, it ends with the
+phase around it.
 """
 
 import functools

@@ -1,8 +1,9 @@
-"""MLCommons LoadGen: a request `query` for each sample, with the sample's id as its number, from the call that issues it
-to QuerySamplesComplete.
+"""MLCommons LoadGen: a request `query` for each sample, with the sample's id as its number, from the call
+that issues it to QuerySamplesComplete.
 
-The thread that issues is inside the first sample of the call, until the call returns; the others are left. What other
-threads do for a sample is theirs: LoadGen does not tell who works on what.
+The issuing thread is inside the first sample of the call until the call returns; it leaves the others. The
+work of other threads for a sample is not charged to it, since LoadGen does not know which thread works on
+which sample.
 """
 
 import functools

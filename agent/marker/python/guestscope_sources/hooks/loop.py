@@ -1,12 +1,13 @@
 """Training loops of torch: one root `step` from the end of one optimizer step to the end of the next.
 
-What happens between two steps (reading the loss, logging, saving) is part of the step that follows. Where a DataLoader's
-iterator feeds the loop, that step is open from the end of the one before, so that nothing lies between; it ends as
-`after the last batch` where the iterator is used up or gone. Elsewhere nobody knows whether another step follows: there a
-step begins with its first forward. A loop over a DataLoader that never calls an optimizer has roots `batch`.
+Work between two steps (reading the loss, logging, saving) is part of the following step. If a DataLoader's
+iterator provides the batches, that step is open from the end of the one before, without a gap; when the
+iterator is exhausted or deleted, it ends as `after the last batch`. In other loops it is unknown whether
+another step follows, so a step begins with its first forward. A loop over a DataLoader that never calls an
+optimizer has roots `batch`.
 
-An open step spans calls, so it must not begin or end inside somebody else's phase: a thread that is inside a request has
-none, and neither has a program that marks phases itself (`give_way`).
+An open step spans several calls, so it must not begin or end inside another phase: a thread inside a request
+has no steps, nor has a program that marks phases itself (`give_way`).
 """
 
 import atexit
@@ -85,8 +86,8 @@ def _final_name():
 
 
 def give_way():
-    """Somebody else marks phases from here on: phases nest, so what is open here ends before. Steps of other threads end at
-    their next event."""
+    """Somebody else marks phases from here on: phases nest, so what is open here ends before. Steps of other
+    threads end at their next event."""
     global _yielded
     _yielded = True
     if here.token:

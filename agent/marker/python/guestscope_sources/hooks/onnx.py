@@ -1,5 +1,5 @@
-"""ONNX Runtime: a phase `run MODEL` for each inference. Of `run_async` it is the call; what ONNX Runtime's own threads do
-behind it is their threads' time."""
+"""ONNX Runtime: a phase `run MODEL` for each inference. For `run_async` it covers only the call, not the work
+that ONNX Runtime's own threads do afterwards."""
 
 import os
 

@@ -1,12 +1,13 @@
 """The program's own OpenTelemetry spans as phases (source otel), each a child of its span.
 
-A span's time is that of the thread on which it is current, while it is: from `attach` of a context with it to `detach`. A span that
-was started and never made current has a duration and no thread's time. In a coroutine that nobody drives for us (a task of
-the program's own, outside of requests) spans are like that as well: nothing tells when such a task is suspended, and the
-time of others must not be charged to it.
+A span is charged the time of the thread on which it is current, from `attach` of a context with it to
+`detach`. A span that was never made current has a duration and no thread's time. So do spans in a coroutine
+that we do not drive (the program's own task, outside of requests): its suspensions are unknown, and the time
+of others must not be charged to it.
 
-Spans may end on another thread than they began on, and out of order: what lies above one on its thread is left before and
-entered again behind. One that another thread ends while it is current here ends with the next span of this thread.
+Spans may end on another thread than they began on, and out of order: phases above one on its thread are left
+before its end and entered again after it. A span that another thread ends while it is current here ends with
+the next span of this thread.
 """
 
 import ctypes
@@ -53,8 +54,9 @@ _current_span = None
 
 
 class _Span:
-    """The phase of a span. `thread`: on which it is, 0: none. `tracked`: it is left and entered with the coroutine. `is_gone`: it
-    ended with the coroutine that it was open in, or with the answer to the request."""
+    """The phase of a span. `thread`: the thread that it is on, 0 for none. `tracked`: it is left and entered
+    with the coroutine. `is_gone`: it ended with the coroutine in which it was open, or with the answer to the
+    request."""
 
     __slots__ = ("token", "span", "name", "thread", "tracked", "is_direct", "by", "is_over", "is_gone")
 

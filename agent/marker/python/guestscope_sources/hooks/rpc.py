@@ -126,8 +126,8 @@ def _observed(handler, method, metadata):
 
 
 def _behaviour(behaviour, name, metadata, streams):
-    """Whatever it is (coroutine function, generator of either kind, function), it stays that. Functions and their generators
-    run on a thread of the server's pool."""
+    """Whatever it is (coroutine function, generator of either kind, function), it stays that. Functions and
+    their generators run on a thread of the server's pool."""
 
     def begun(context):
         return requests.Request(name, 0, _peer(context), _joined(metadata))

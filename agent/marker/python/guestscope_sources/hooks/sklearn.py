@@ -1,7 +1,7 @@
 """scikit-learn: the outermost predict, transform, fit, ... of an estimator.
 
-Each class has methods of its own, so they are wrapped as a class is made: those of scikit-learn and those of the
-program alike. A batch that joblib runs on another thread or in another process is a phase `joblib` there.
+Each class has methods of its own, so they are wrapped as a class is made: those of scikit-learn and those of
+the program alike. A batch that joblib runs on another thread or in another process is a phase `joblib` there.
 """
 
 import functools

@@ -1,8 +1,9 @@
-"""torch: forward, backward and optimizer steps, waits for CUDA, modules that move. DataLoader is in torch_data.py.
+"""torch: forward, backward and optimizer steps, waits for CUDA, modules that move. DataLoader is in
+torch_data.py.
 
-A module call inside another one costs a look at a thread-local and a call; torch's own global hooks would switch off
-the fast path of every module. torch.compile sees through: while it traces, a wrapper is the original, and the frame of
-a module call is skipped as torch's own is.
+A module call inside another one costs a look at a thread-local and a call; torch's own global hooks would
+switch off the fast path of every module. torch.compile sees through: while it traces, a wrapper is the
+original, and the frame of a module call is skipped as torch's own is.
 """
 
 import functools
@@ -19,8 +20,8 @@ _AROUND = {
 }
 _SCRIPTED = ("RecursiveScriptModule", "TopLevelTracedModule", "TracedModule")
 
-# Nothing traces before torch._dynamo is imported; `dynamo` puts torch's function here, which tracing reads as True.
-# (`bool()` is the cheapest call that gives False.)
+# Nothing traces before torch._dynamo is imported; `dynamo` puts torch's function here, which tracing reads as
+# True. (`bool()` is the cheapest call that gives False.)
 is_compiling = bool
 # Code objects of wrappers that torch.compile must skip.
 _seen_through = []

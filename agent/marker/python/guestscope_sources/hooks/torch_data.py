@@ -1,7 +1,8 @@
 """torch's DataLoader: `data` where a batch is waited for, `load` in the worker process that makes it.
 
-Both carry the number of the batch, from 1 within an epoch, and, where each is a root or within a training step of ours,
-one trace: its id is made of what the worker knows as well (the loading process, the loader's seed, epoch and batch).
+Both have the number of the batch, from 1 in each epoch. If each is a root, or inside a training step of ours,
+they share a trace, whose id follows from values that the worker has as well (the loading process, the
+loader's seed, epoch and batch).
 """
 
 import functools

@@ -1,5 +1,5 @@
-"""transformers: `generate` with `prefill` (the first call of the model) and `decode` (each further one) in it, and the
-Trainer's step."""
+"""transformers: `generate` with `prefill` (the first call of the model) and `decode` (each further one) in
+it, and the Trainer's step."""
 
 import functools
 import threading

@@ -1,9 +1,10 @@
 """vLLM: its requests in the API server, the engine's process and the workers.
 
-In the API server `generate` is what a request waits for its engine. There it is an `engine request`: `waiting` to be scheduled, `prefill`
-to its first token, `decode` to its last, in the trace of the API server's request and below its `generate`. These three are on no
-thread: a step works for many requests, and none of them is charged with it. What steps do is in the roots `engine step` and, in
-the workers, `worker step`; both are one trace where they are of one batch, and its id is made of what both know.
+In the API server, the phase `generate` is the time that a request waits for the engine. The engine's part is
+an `engine request` below it, in the same trace: `waiting` to be scheduled, `prefill` to its first token,
+`decode` to its last. These three are on no thread, since a step works for many requests and is charged to
+none. The work of steps is in the roots `engine step` and, in the workers, `worker step`. Both of one batch
+share a trace, whose id follows from values that both processes have.
 """
 
 import functools
@@ -58,7 +59,8 @@ def render(original, site):
 
 
 def _give_header(request):
-    """Puts the innermost open phase's header beside the request's own. Returns what was there, None where nothing was done."""
+    """Puts the innermost open phase's header beside the request's own. Returns what was there, None where
+    nothing was done."""
     try:
         chain = _open.get()
         header = marker._header(chain[-1] if chain and chain[-1] in _live else 0)
@@ -107,7 +109,8 @@ def hand_over(original, site):
 
 
 class _Followed:
-    """A request in the engine. Its phases are left, but for the moments in which one ends and another begins."""
+    """A request in the engine. Its phases are left, but for the moments in which one ends and another
+    begins."""
 
     __slots__ = ("request", "root", "phase", "is_at")
 

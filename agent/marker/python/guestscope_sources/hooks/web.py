@@ -10,12 +10,13 @@ hops.follow()
 
 
 def stdlib_handle(original, site):
-    """`BaseHTTPRequestHandler.handle_one_request`: the request begins when its head has been read (`stdlib_parse`)."""
+    """`BaseHTTPRequestHandler.handle_one_request`: the request begins when its head has been read
+    (`stdlib_parse`)."""
 
     @functools.wraps(original)
     def handle_one_request(self):
-        # Werkzeug's handler is one of these, and has a hook of its own. The request is kept by the handler: greenlets
-        # may share what is kept by the thread.
+        # Werkzeug's handler is one of these, and has a hook of its own. The request is kept by the handler:
+        # greenlets may share what is kept by the thread.
         vars(self)["_guestscope"] = None if hasattr(self, "run_wsgi") else ()
         try:
             return original(self)

@@ -1,4 +1,5 @@
-"""WSGI servers and frameworks: a request from the server's call of the application until its iterator is closed."""
+"""WSGI servers and frameworks: a request from the server's call of the application until its iterator is
+closed."""
 
 import functools
 

@@ -1,8 +1,10 @@
-"""Servers under observation: `server.py KIND ADDRESS`, where KIND is threads, loop, marked or workers, and ADDRESS a port or a path.
+"""Servers under observation: `server.py KIND ADDRESS`, where KIND is threads, loop, marked or workers, and
+ADDRESS a port or a path.
 
-They speak as much of HTTP/1.1 as the tests ask for: /work/MS computes, /sleep/MS waits without keeping others waiting, /block/MS
-keeps the whole thread, /stream/N sends N chunks 10 ms apart, /quit ends the server. Nothing of guestscope is in them, but that
-`marked` is a loop whose handlers are tasks of their own and are marked as the hooks of frameworks would.
+They speak as much of HTTP/1.1 as the tests ask for: /work/MS computes, /sleep/MS waits without keeping others
+waiting, /block/MS keeps the whole thread, /stream/N sends N chunks 10 ms apart, /quit ends the server.
+Nothing of guestscope is in them, but that `marked` is a loop whose handlers are tasks of their own and are
+marked as the hooks of frameworks would.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""An aiohttp server as anyone writes it; `slow` has the fault."""
+"""An aiohttp server without marks; `slow` has the fault."""
 
 import asyncio
 import os

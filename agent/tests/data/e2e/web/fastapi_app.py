@@ -1,4 +1,4 @@
-"""A FastAPI application as anyone writes it; `slow` has the fault: it keeps the event loop busy."""
+"""A FastAPI application without marks; `slow` has the fault: it keeps the event loop busy."""
 
 import asyncio
 import os

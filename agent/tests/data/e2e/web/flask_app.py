@@ -1,4 +1,4 @@
-"""A WSGI application as anyone writes it; `slow` has the fault."""
+"""A WSGI application without marks; `slow` has the fault."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""A gRPC server as anyone writes it, with a pool of threads or on asyncio; `slow` has the fault."""
+"""A gRPC server without marks, with a pool of threads or on asyncio; `slow` has the fault."""
 
 import asyncio
 import os

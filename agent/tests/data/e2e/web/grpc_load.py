@@ -1,4 +1,4 @@
-"""`load.py` for gRPC: the same words, and a line for each call."""
+"""`load.py` for gRPC: the same arguments, and a line of output for each call."""
 
 import sys
 import time

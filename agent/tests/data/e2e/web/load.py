@@ -1,7 +1,9 @@
-"""Starts an unmodified server, sends it requests over kept connections, ends it, and prints what a client saw of each request.
+"""Starts an unmodified server, sends it requests over kept connections, ends it, and prints what a client saw
+of each request.
 
-`load.py PORT CLIENTS REQUESTS -- COMMAND...`: each client sends so many, every tenth of them with a fault that the server's
-handler injects by itself (see the applications). A line of JSON for each: path, status, begin and end on CLOCK_MONOTONIC.
+`load.py PORT CLIENTS REQUESTS -- COMMAND...`: each client sends so many, every tenth of them with a fault
+that the server's handler injects by itself (see the applications). A line of JSON for each: path, status,
+begin and end on CLOCK_MONOTONIC.
 """
 
 import http.client
@@ -58,7 +60,7 @@ def main(client=client):
         threads = [threading.Thread(target=client, args=(number, lines)) for number in range(CLIENTS)]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
-        # What a server does behind an answer, such as closing the iterator, is part of the request.
+        # Work after an answer, such as closing the iterator, is part of the request.
         time.sleep(0.3)
     finally:
         server.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""An ASGI application as anyone writes it; `slow` has the fault."""
+"""An ASGI application without marks; `slow` has the fault."""
 
 import asyncio
 import os
