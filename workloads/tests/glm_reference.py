@@ -5,8 +5,9 @@
     guestscope-workloads h2o generate --rows 12000 --seed 7 flights.csv
     python glm_reference.py flights.csv 0 > glm_reference.json
 
-Without a penalty statsmodels fits it; with one scipy minimises the penalised deviance (trust-exact, which knows nothing of
-weights and working responses). Made with numpy 2.4.6, pandas 3.1.1, scipy 1.17.1, statsmodels 0.15.0.
+Without a penalty statsmodels fits it; with one scipy minimises the penalised deviance (trust-exact, which
+knows nothing of weights and working responses). Made with numpy 2.4.6, pandas 3.1.1, scipy 1.17.1,
+statsmodels 0.15.0.
 """
 
 import json

@@ -1,7 +1,9 @@
-"""Computes with PyTorch's own modules what `tests/pytorch.rs` compares with: `python3 pytorch_reference.py MODEL SCALE`.
+"""Computes with PyTorch's own modules what `tests/pytorch.rs` compares with: `python3 pytorch_reference.py
+MODEL SCALE`.
 
-Needs torch and numpy. MODEL is dlrm, bert, features or rnnt. Weights are drawn by the rule of src/infer/seeded.rs with seed 1, under the names of the
-reference implementations; inputs are patterns, the same as in the test. Prints a JSON list of numbers.
+Needs torch and numpy. MODEL is dlrm, bert, features or rnnt. Weights are drawn by the rule of
+src/infer/seeded.rs with seed 1, under the names of the reference implementations; inputs are patterns, the
+same as in the test. Prints a JSON list of numbers.
 """
 
 import json
@@ -168,7 +170,8 @@ class Bert(nn.Module):
 
 
 def bert(scale):
-    """Two windows, the second one of 40 tokens; the numbers of three tokens of each, and of all at full scale."""
+    """Two windows, the second one of 40 tokens; the numbers of three tokens of each, and of all at full
+    scale."""
     torch.backends.mha.set_fastpath_enabled(False)
     length = 384 if scale == 1 else 64
     tokens = torch.tensor([[(window * 977 + at * 37) % 29000 + 1000 for at in range(length)] for window in range(2)])
@@ -254,7 +257,8 @@ class Rnnt(nn.Module):
 
 
 def rnnt(scale):
-    """Five numbers of each of three encoded steps, four of the joint after one of them and three symbols; all at full scale."""
+    """Five numbers of each of three encoded steps, four of the joint after one of them and three symbols; all
+    at full scale."""
     model = fill(Rnnt(scale), gain=20.0, rename=Rnnt.name)
     model.joint_net[3].bias[28] += BLANK_BIAS
     encoded = model.encode(log_mel()[:33].unsqueeze(1))[:, 0]

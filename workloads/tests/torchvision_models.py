@@ -1,8 +1,10 @@
-"""Computes with torchvision's models what `tests/trained.rs` compares with: `python3 torchvision_models.py MODEL`.
+"""Computes with torchvision's models what `tests/trained.rs` compares with: `python3 torchvision_models.py
+MODEL`.
 
-Needs torch, torchvision and numpy. MODEL is inception3, alexnet or resnet50. Weights are drawn by the rule of src/infer/seeded.rs
-for models of convolutions, with seed 1 and torchvision's names; images are a pattern. Prints a JSON list: of inception3 and alexnet
-all logits in evaluation mode, of resnet50 the losses of three steps of gradient descent.
+Needs torch, torchvision and numpy. MODEL is inception3, alexnet or resnet50. Weights are drawn by the rule of
+src/infer/seeded.rs for models of convolutions, with seed 1 and torchvision's names; images are a pattern.
+Prints a JSON list: of inception3 and alexnet all logits in evaluation mode, of resnet50 the losses of three
+steps of gradient descent.
 """
 
 import json

@@ -1,7 +1,9 @@
-"""Computes with torchvision what `tests/torchvision.rs` compares with: `python3 torchvision_reference.py FOLDER`.
+"""Computes with torchvision what `tests/torchvision.rs` compares with: `python3 torchvision_reference.py
+FOLDER`.
 
-Reads FOLDER/picture.jpg; writes weights.safetensors (a resnet50 with random weights) and reference.safetensors
-(`prepared`: the picture as the model takes it, `logits`: what the model says). It trains nothing.
+Reads FOLDER/picture.jpg; writes weights.safetensors (a resnet50 with random weights) and
+reference.safetensors (`prepared`: the picture as the model takes it, `logits`: what the model says). It
+trains nothing.
 """
 
 import pathlib
