@@ -1,7 +1,8 @@
 """Stand-ins for CUDA's libraries, with which PyPI's torch is linked: 3 GB of which a CPU calls nothing.
 
-`cuda_stand_ins.py SITE_PACKAGES`: each library that torch needs and nobody brings becomes a small one beside it, with
-the names that the loader looks for. Each function ends the program, so that a call would not go unseen.
+`cuda_stand_ins.py SITE_PACKAGES`: each library that torch needs and nobody brings becomes a small one beside
+it, with the names that the loader looks for. Each function ends the program, so that a call would not go
+unseen.
 """
 
 import collections

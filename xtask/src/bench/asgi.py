@@ -1,4 +1,5 @@
-"""A server of Starlette on uvicorn whose handler computes for about 1 ms: `asgi.py PORT`. It knows nothing of guestscope."""
+"""A server of Starlette on uvicorn whose handler computes for about 1 ms: `asgi.py PORT`. It knows nothing of
+guestscope."""
 
 import sys
 

@@ -1,12 +1,14 @@
-"""The other side of `cargo xtask bench pytorch`: the same work by PyTorch, torchvision and Pillow, written as in their documentation.
+"""The other side of `cargo xtask bench pytorch`: the same work by PyTorch, torchvision and Pillow, written as
+in their documentation.
 
   beside.py prepare FOLDER                   inputs and weights that both sides read
   beside.py image FOLDER THREADS WARMUP REQUESTS    ResNet-50 on pictures, one at a time
   beside.py text FOLDER THREADS WARMUP REQUESTS     BERT-Large on one window of 384 tokens
   beside.py train FOLDER THREADS WARMUP STEPS       steps of ResNet-50 with 32 images
 
-Says `started` on standard error when the first request or step, of the warm-up, is about to begin. Prints a line of JSON at
-the end: of pictures medians in nanoseconds, of the requests after the warm-up. Of the others it is the line's time that counts.
+Says `started` on standard error when the first request or step, of the warm-up, is about to begin. Prints a
+line of JSON at the end: of pictures medians in nanoseconds, of the requests after the warm-up. Of the others
+it is the line's time that counts.
 """
 
 import json

@@ -132,10 +132,10 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
 
 /// The causes of the difference of the means that make 3 % of it or more.
 fn named(compared: &Value) -> Result<String> {
-    let mean = compared.pointer("/platforms/0/mean").context("`compare` tells of no platform")?;
+    let mean = compared.pointer("/platforms/0/mean").context("the result of `compare` has no platform")?;
     let all_ns = mean.pointer("/difference_ns/value").and_then(Value::as_f64);
-    let all_ns = all_ns.context("`compare` tells of no difference")?;
-    let causes = mean["causes"].as_array().context("`compare` tells of no causes")?;
+    let all_ns = all_ns.context("the result of `compare` has no difference")?;
+    let causes = mean["causes"].as_array().context("the result of `compare` has no causes")?;
     let share = |cause: &Value| {
         let percent = 100.0 * cause.pointer("/difference_ns/value")?.as_f64()? / all_ns;
         (percent.abs() >= 3.0).then(|| format!("{} {percent:.0} %", cause["cause"].as_str().unwrap_or("?")))
@@ -150,10 +150,10 @@ fn named(compared: &Value) -> Result<String> {
 /// The part of this cause in the difference of the means; 0 if it has none.
 fn difference_ms(compared: &Value, cause: &str) -> Result<f64> {
     let causes = compared.pointer("/platforms/0/mean/causes").and_then(Value::as_array);
-    let causes = causes.context("`compare` tells of no causes")?;
+    let causes = causes.context("the result of `compare` has no causes")?;
     let Some(of) = causes.iter().find(|known| known["cause"] == cause) else { return Ok(0.0) };
     let ns = of.pointer("/difference_ns/value").and_then(Value::as_f64);
-    Ok(ns.context("`compare` tells of no difference")? / 1e6)
+    Ok(ns.context("the result of `compare` has no difference")? / 1e6)
 }
 
 /// Excess due to `helper.runq` in each slow request with a clearly late helper, ms. Means over all requests
@@ -189,8 +189,8 @@ fn of_late_helpers(hits: [&[f64]; 2]) -> Row {
 fn faults(compared: &Value) -> Result<String> {
     let counts = compared.pointer("/platforms/0/counts").and_then(Value::as_array);
     let faults = counts.and_then(|counts| counts.iter().find(|count| count["name"] == "count.fault.minor"));
-    let faults = faults.context("`compare` tells of no faults")?;
-    let of = |side: &str| faults[side].as_f64().context("`compare` tells of no number of faults");
+    let faults = faults.context("the result of `compare` has no faults")?;
+    let of = |side: &str| faults[side].as_f64().context("the result of `compare` has no number of faults");
     Ok(format!("{:.0} and {:.1}", of("value")?, of("baseline")?))
 }
 

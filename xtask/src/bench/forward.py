@@ -1,4 +1,5 @@
-"""Inference of a ResNet of 18 layers with PyTorch, as anybody writes it: `forward.py REQUESTS` prints requests per second."""
+"""Inference of a ResNet of 18 layers with PyTorch, as anybody writes it: `forward.py REQUESTS` prints
+requests per second."""
 
 import json
 import sys

@@ -39,7 +39,7 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let output = command.output().context("could not start `perf`")?;
     let (_, summary) = two_results(&String::from_utf8_lossy(&output.stdout))?;
     let process = summary.pointer("/processes/0").context("the agent saw no process")?;
-    let pid = process["pid"].as_u64().context("the agent says no `pid`")?;
+    let pid = process["pid"].as_u64().context("the agent's summary has no `pid`")?;
     let theirs = by_perf(&data, pid)?;
     // The recording has tens of megabytes and is not needed any more.
     let _ = std::fs::remove_file(&data);
@@ -62,7 +62,9 @@ fn by_agent(process: &Value) -> Result<[u64; KINDS.len() + 1]> {
     let mut counts = [0; KINDS.len() + 1];
     for (count, kind) in counts.iter_mut().zip(KINDS) {
         let name = format!("sample.{kind}");
-        *count = process["count"][&name].as_u64().with_context(|| format!("the agent says no `{name}`"))?;
+        *count = process["count"][&name]
+            .as_u64()
+            .with_context(|| format!("the agent's summary has no `{name}`"))?;
     }
     Ok(counts)
 }

@@ -93,7 +93,7 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let measured =
         bench.alternate("round trips of a pipe", &observers, |&observer| trip_ns(bench, observer))?;
     let of = |wanted: Observer| observers.iter().position(|&o| o == wanted).map(|index| &measured[index]);
-    let bare = of(Observer::Nothing).context("no bare round trips")?;
+    let bare = of(Observer::Nothing).context("no round trips without an observer")?;
     let added = |observer: Observer| -> Option<Vec<f64>> {
         Some(of(observer)?.iter().zip(bare).map(|(with, without)| with - without).collect())
     };
@@ -171,7 +171,7 @@ fn start(program: &str, arguments: &[&str], ready: Option<&str>) -> Result<Child
         (Some(word), Some(output)) => {
             let mut lines = BufReader::new(output).lines();
             if !lines.any(|line| line.is_ok_and(|line| line.contains(word))) {
-                bail!("`{program}` ended before it was at work");
+                bail!("`{program}` ended before it was attached");
             }
         }
         _ => std::thread::sleep(Duration::from_secs(2)),

@@ -40,7 +40,7 @@ pub(super) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let (_, summary) = two_results(&fs::read_to_string(&file)?)?;
     let number = |pointer: &str| {
         let found = summary.pointer(pointer).and_then(Value::as_f64);
-        found.with_context(|| format!("the agent says nothing of {pointer}"))
+        found.with_context(|| format!("the agent's summary has no {pointer}"))
     };
     let all_ns = number("/agent/wall_ns")? * thread::available_parallelism()?.get() as f64;
     let percent = |ns: f64| 100.0 * ns / all_ns;
@@ -68,7 +68,8 @@ struct Program {
 fn programs() -> Result<Vec<Program>> {
     let output = Command::new("bpftool").args(["-j", "prog", "show"]).output();
     let output = output.context("could not start `bpftool`")?;
-    let all: Vec<Value> = serde_json::from_slice(&output.stdout).context("`bpftool` said something else")?;
+    let all: Vec<Value> =
+        serde_json::from_slice(&output.stdout).context("the output of `bpftool` is not as expected")?;
     Ok(all
         .iter()
         .filter_map(|program| {

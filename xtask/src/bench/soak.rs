@@ -227,13 +227,14 @@ fn slope(looks: &[Look]) -> f64 {
 /// Prints the result; true if nothing was lost and the resident set did not grow.
 fn verdict(text: &str, counts: &Value, looks: &[Look]) -> Result<bool> {
     let (program, agent) = two_results(text)?;
-    let did = program["spans"].as_u64().context("the program says no `spans`")?;
-    let lost =
-        |name: &str| agent["losses"][name].as_u64().with_context(|| format!("the agent says no `{name}`"));
+    let did = program["spans"].as_u64().context("the service reported no `spans`")?;
+    let lost = |name: &str| {
+        agent["losses"][name].as_u64().with_context(|| format!("the agent's summary has no `{name}`"))
+    };
     let edges: u64 = OF_EDGES.iter().map(|name| lost(name)).sum::<Result<_>>()?;
-    let sent = agent["export"]["spans_sent"].as_u64().context("the agent says no `spans_sent`")?;
+    let sent = agent["export"]["spans_sent"].as_u64().context("the agent's summary has no `spans_sent`")?;
     let (spilled, dropped, rows) = (lost("spans_spilled")?, lost("spans_dropped")?, lost("rows_lost")?);
-    let arrived = counts["first"].as_u64().context("the collector says no `first`")?;
+    let arrived = counts["first"].as_u64().context("the collector reported no `first`")?;
     // After an outage the allocator keeps the queue's peak; a leak would continue in the last quarter.
     let (over_all, slope) = (slope(looks), slope(&looks[looks.len() * 3 / 4..]));
     let peak = looks.iter().map(|look| look.rss_kb).fold(0.0, f64::max);

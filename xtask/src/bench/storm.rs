@@ -26,11 +26,13 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
         .output()
         .context("could not start the agent")?;
     let (program, agent) = two_results(&String::from_utf8_lossy(&output.stdout))?;
-    let did = |name: &str| program[name].as_u64().with_context(|| format!("the storm says no `{name}`"));
-    let lost =
-        |name: &str| agent["losses"][name].as_u64().with_context(|| format!("the agent says no `{name}`"));
+    let did =
+        |name: &str| program[name].as_u64().with_context(|| format!("the result of `storm` has no `{name}`"));
+    let lost = |name: &str| {
+        agent["losses"][name].as_u64().with_context(|| format!("the agent's summary has no `{name}`"))
+    };
     let (phases, switches) = (did("phases")?, did("switches")?);
-    let seen = agent["requests"].as_u64().context("the agent says no `requests`")?;
+    let seen = agent["requests"].as_u64().context("the agent's summary has no `requests`")?;
     let edges: u64 = OF_EDGES.iter().map(|name| lost(name)).sum::<Result<_>>()?;
     step.done(format!("{phases} phases, {switches} switches"));
     let row = |what: &str, measured: String, budget| {
@@ -47,7 +49,8 @@ pub(crate) fn rows(bench: &Bench<'_>) -> Result<Vec<Row>> {
 }
 
 fn share(agent: &Value) -> Result<String> {
-    let ns =
-        |name: &str| agent["agent"][name].as_f64().with_context(|| format!("the agent says no `{name}`"));
+    let ns = |name: &str| {
+        agent["agent"][name].as_f64().with_context(|| format!("the agent's summary has no `{name}`"))
+    };
     Ok(format!("{:.1} %", 100.0 * ns("cpu_ns")? / ns("wall_ns")?))
 }

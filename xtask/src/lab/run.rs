@@ -130,7 +130,7 @@ fn finish(run: &Run, mut command: Command) -> Result<Finished> {
 
 fn outcome(finished: &Finished, limit: Duration) -> Result<()> {
     if finished.timed_out {
-        bail!("not over after {} s", limit.as_secs());
+        bail!("it did not end within {} s", limit.as_secs());
     }
     if !finished.status.success() {
         let tail = command::tail(&finished.text);

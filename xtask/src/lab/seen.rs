@@ -30,7 +30,7 @@ impl Seen {
         let doctor = Command::new(agent).args(["doctor", "--json"]).stdin(Stdio::null()).output();
         let output = doctor.context("could not start `guestscope doctor`")?;
         // The exit status says how much can be observed, which does not matter here.
-        serde_json::from_slice(&output.stdout).context("what `guestscope doctor` says")
+        serde_json::from_slice(&output.stdout).context("the output of `guestscope doctor`")
     }
 
     /// Reads the platform from a run folder.
@@ -50,7 +50,7 @@ impl Seen {
         }
         let monitor = monitor.map(|monitor| format!(" of {monitor}")).unwrap_or_default();
         let found = self.hypervisor.as_deref().map(|name| format!(" of {name}")).unwrap_or_default();
-        bail!("the agent took it for {}{found}, but it is {platform}{monitor}", self.platform)
+        bail!("the agent detected {}{found}, but it is {platform}{monitor}", self.platform)
     }
 
     /// The monitor without the hypervisor below it, which depends on this machine.
@@ -98,20 +98,20 @@ mod tests {
     #[case(Kind::Machine, METAL, ("BM", ""), "")]
     #[case(Kind::Machine, CLOUD, ("MVM", "Firecracker on KVM"), "")]
     #[case(Kind::Machine, INSIDE, ("VMCN", "Amazon EC2 on KVM"), "")]
-    #[case(Kind::Machine, METAL, ("CN", ""), "took it for CN, but it is BM")]
-    #[case(Kind::Machine, CLOUD, ("VM", "QEMU on KVM"), "took it for VM of QEMU on KVM, but it is MVM of Firecracker")]
+    #[case(Kind::Machine, METAL, ("CN", ""), "detected CN, but it is BM")]
+    #[case(Kind::Machine, CLOUD, ("VM", "QEMU on KVM"), "detected VM of QEMU on KVM, but it is MVM of Firecracker")]
     #[case(Kind::Container, METAL, ("CN", ""), "")]
     #[case(Kind::Container, CLOUD, ("MVMCN", "Firecracker on KVM"), "")]
     #[case(Kind::Podman, CLOUD, ("MVMCN", "KVM"), "")]
     #[case(Kind::Podman, INSIDE, ("VMCN", "KVM"), "")]
     #[case(Kind::Docker, METAL, ("CN", ""), "")]
-    #[case(Kind::Container, METAL, ("BM", ""), "took it for BM, but it is CN")]
-    #[case(Kind::Podman, CLOUD, ("MVM", "KVM"), "took it for MVM of KVM, but it is MVMCN")]
+    #[case(Kind::Container, METAL, ("BM", ""), "detected BM, but it is CN")]
+    #[case(Kind::Podman, CLOUD, ("MVM", "KVM"), "detected MVM of KVM, but it is MVMCN")]
     #[case(Kind::Vm, CLOUD, ("VM", "QEMU on TCG"), "")]
     #[case(Kind::Vm, METAL, ("VM", "QEMU on KVM"), "")]
-    #[case(Kind::Vm, METAL, ("BM", ""), "took it for BM, but it is VM of QEMU")]
+    #[case(Kind::Vm, METAL, ("BM", ""), "detected BM, but it is VM of QEMU")]
     #[case(Kind::Vm, METAL, ("MVM", "QEMU microvm on TCG"), "but it is VM of QEMU")]
-    #[case(Kind::Vm, METAL, ("VM", "VMware"), "took it for VM of VMware, but")]
+    #[case(Kind::Vm, METAL, ("VM", "VMware"), "detected VM of VMware, but")]
     #[case(Kind::Microvm, CLOUD, ("MVM", "QEMU microvm on TCG"), "")]
     #[case(Kind::Microvm, CLOUD, ("MVM", "Firecracker on KVM"), "but it is MVM of QEMU microvm")]
     #[case(Kind::ContainerInVm, CLOUD, ("VMCN", "QEMU on TCG"), "")]

@@ -48,7 +48,7 @@ impl Stunned {
     /// Ends the stops. Returns their number; fails if there was none, since these runs would differ from
     /// others only by name.
     pub(super) fn end(mut self) -> Result<u32> {
-        let stops = self.join().context("what stops the virtual machine died")??;
+        let stops = self.join().context("the thread that stops the virtual machine panicked")??;
         ensure!(stops > 0, "the work was over before the virtual machine was stopped once");
         Ok(stops)
     }

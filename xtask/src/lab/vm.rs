@@ -229,7 +229,7 @@ fn places(libraries: &[PathBuf]) -> Vec<PathBuf> {
 
 fn outcome(answers: &Answers) -> Result<()> {
     let Some(said) = answers.steps.get(NAME) else {
-        bail!("the guest never began: {}", answers.complaints.join(", "));
+        bail!("the guest never started: {}", answers.complaints.join(", "));
     };
     let end = said.end.as_deref().unwrap_or("the guest ended first");
     ensure!(end == "status 0", "{end}: {}", said.err.lines().next_back().unwrap_or_default().trim());
@@ -296,6 +296,6 @@ mod tests {
         let of = |text: &str| outcome(&Answers::read(text)).map_err(|error| error.to_string());
         assert_eq!(of("lab| {}\nlab= status 0, 1.2 s\n"), Ok(()));
         assert_eq!(of("lab! error: no\nlab= status 2, 1.2 s\n"), Err("status 2: error: no".to_owned()));
-        assert_eq!(of("guest: failed: x\n"), Err("the guest never began: failed: x".to_owned()));
+        assert_eq!(of("guest: failed: x\n"), Err("the guest never started: failed: x".to_owned()));
     }
 }

@@ -35,7 +35,7 @@ impl Data {
     pub(super) fn ensure(&mut self, workloads: &Path, name: &str, full: bool) -> Result<()> {
         if name == plan::PARSE && !self.has_flights {
             let generate = plan::of(plan::GENERATE, full, None, self).words;
-            done(Command::new(workloads).args(generate)).context("the flights for it")?;
+            done(Command::new(workloads).args(generate)).context("could not make flights")?;
             self.has_flights = true;
         }
         let wanted = plan::pictures(name, full);
@@ -43,7 +43,7 @@ impl Data {
             remove_folder(&self.shards)?;
             let mut command = Command::new(workloads);
             command.arg("shards").arg("--output").arg(&self.shards);
-            done(command.args(["--generate", &wanted.to_string()])).context("the pictures for it")?;
+            done(command.args(["--generate", &wanted.to_string()])).context("could not make pictures")?;
             self.pictures = wanted;
         }
         Ok(())

@@ -63,13 +63,13 @@ impl Line {
         workload: &Value,
         agent: &Value,
     ) -> Result<Self> {
-        let groups = agent["groups"].as_array().context("the agent says no `groups`")?;
+        let groups = agent["groups"].as_array().context("the agent's summary has no `groups`")?;
         let group = groups.iter().find(|group| is_work(name, group)).context("the agent saw no request")?;
         let number = |value: &Value, what: &str| {
-            value.as_f64().with_context(|| format!("{name}: the agent says no `{what}`"))
+            value.as_f64().with_context(|| format!("{name}: the agent's summary has no `{what}`"))
         };
         let all_ns = number(&group["latency"]["sum_ns"], "sum_ns")?;
-        let times = group["time"].as_object().context("the agent says no `time`")?;
+        let times = group["time"].as_object().context("the agent's summary has no `time`")?;
         let mut accounts: Vec<(String, f64)> = times
             .iter()
             .filter_map(|(key, ns)| {
@@ -78,7 +78,7 @@ impl Line {
             .filter(|(_, share)| *share > 0.0)
             .collect();
         accounts.sort_by(|one, other| other.1.total_cmp(&one.1));
-        let phases = group["phases"].as_array().context("the agent says no `phases`")?;
+        let phases = group["phases"].as_array().context("the agent's summary has no `phases`")?;
         let path = |phase: &Value| -> Vec<String> {
             let names = phase["path"].as_array().into_iter().flatten().filter_map(Value::as_str);
             names.map(str::to_owned).collect()
@@ -93,7 +93,7 @@ impl Line {
             name: name.to_owned(),
             commit: commit.map(str::to_owned),
             cut: planned.cut.map(str::to_owned),
-            fidelity: agent["fidelity"].as_str().context("the agent says no `fidelity`")?.to_owned(),
+            fidelity: agent["fidelity"].as_str().context("the agent's summary has no `fidelity`")?.to_owned(),
             requests: group["latency"]["count"].as_u64().unwrap_or_default(),
             p50_ns: number(&group["latency"]["p50_ns"], "p50_ns")?,
             speed,

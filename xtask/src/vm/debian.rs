@@ -194,7 +194,7 @@ impl Index {
     /// All packages of Linux.
     fn names(&self) -> Result<Vec<String>> {
         let names = command::text(self.apt("apt-cache").args(["pkgnames", "linux-"]));
-        let names = names.context("apt-cache does not tell the packages")?;
+        let names = names.context("`apt-cache` listed no packages")?;
         Ok(names.lines().map(|name| name.trim().to_owned()).collect())
     }
 
@@ -228,7 +228,7 @@ impl Index {
             file.file_name().and_then(|file| file.to_str()).is_some_and(|file| file.starts_with(name))
         };
         let kernel =
-            files.iter().find(|file| named(file, "vmlinuz")).context("a package without a kernel")?;
+            files.iter().find(|file| named(file, "vmlinuz")).context("the packages contain no kernel")?;
         fs::rename(kernel, at.join("vmlinuz"))?;
         for module in MODULES {
             let Some(file) = files.iter().find(|file| named(file, &format!("{module}.ko"))) else { continue };
@@ -238,7 +238,7 @@ impl Index {
                 run.check(Command::new("xz").arg("--decompress").arg(packed))?;
             }
         }
-        fs::remove_dir_all(whole).context("what is left of the packages")
+        fs::remove_dir_all(whole).context("could not remove the unpacked packages")
     }
 }
 

@@ -128,8 +128,8 @@ impl Payload {
             (examples.join(SUBJECT), format!("debug/examples/{SUBJECT}")),
         ];
         for test in TESTS {
-            let path =
-                executable(tests, test).with_context(|| format!("cargo does not say where: {test}"))?;
+            let path = executable(tests, test)
+                .with_context(|| format!("cargo did not print the path of the test: {test}"))?;
             places.push((xtask.workspace.root.join(path), format!("debug/deps/{test}")));
         }
         let folder = xtask.workspace.target.join("vm").join(architecture.name());
