@@ -116,7 +116,7 @@ fn check_inner(request: &Request, expected: &[&str]) {
     assert!(request.phases[1..].iter().all(|phase| phase.parent == Some(request.root().id)));
 }
 
-/// The same in exported spans: a backend joins them only by these ids.
+/// Checks the joined traces in exported spans: a backend joins them only by these ids.
 fn check_lines(grounds: &[Ground], workers: &[Seen], server: &Seen) {
     let spans = |ground: &Ground, seen: &Seen| exported(ground, &seen.path);
     let of_workers: Vec<Value> =

@@ -35,7 +35,7 @@ impl Proxy {
         Self::at("127.0.0.1:0", collector)
     }
 
-    /// The same at a given address, which must be free.
+    /// A proxy to that collector at a given address, which must be free.
     pub(crate) fn at(address: &str, collector: &str) -> Self {
         let listener = TcpListener::bind(address).expect("the port is free");
         let address = listener.local_addr().expect("it is bound");

@@ -142,7 +142,7 @@ fn served<T>(
     served
 }
 
-/// The same with further options of the agent, without checking losses.
+/// As `served`, with further options of the agent, and without checking losses.
 pub(crate) fn served_with<T>(
     test: &str,
     options: &[&str],

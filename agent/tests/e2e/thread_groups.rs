@@ -59,7 +59,7 @@ fn threads_of_a_program_without_marks_stand_in_groups() {
     assert_eq!(summary["threads"]["active_inside_phases_ns"], 0);
 }
 
-/// The same with a request: its time is in its phases, that of the workers outside.
+/// A program with a request: its time is in its phases, the workers' time is outside.
 #[test]
 fn what_threads_did_outside_phases_is_told_beside_them() {
     let test = "thread_groups::what_threads_did_outside_phases_is_told_beside_them";

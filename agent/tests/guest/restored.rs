@@ -114,7 +114,7 @@ fn on_spans(folder: &Path) -> Vec<String> {
     told
 }
 
-/// Whoever may write to the log can write the kernel's words, but not in the kernel's name.
+/// A program that may write to the log can write the kernel's words, but not in the kernel's name.
 #[test]
 fn what_a_program_writes_to_the_log_is_not_the_kernel_s_word() {
     let test = "restored::what_a_program_writes_to_the_log_is_not_the_kernel_s_word";

@@ -57,7 +57,7 @@ const SHARED_PREEMPTION_NS: u64 = 30_000;
 /// between them. Measured 3.3 to 4.4 us per stay on a machine with seven times as much load as CPUs, and up
 /// to 10 us if the thread had slept for milliseconds.
 const TASK_CLOCK_NS: u64 = 6_000;
-/// The same for rare wakeups.
+/// Tolerance of the task clock for rare wakeups, whose caches are cold.
 const COLD_TASK_CLOCK_NS: u64 = 10_000;
 /// The two kernel clocks are compared by the least difference over this many switches: a larger number would
 /// add tolerance.
@@ -187,7 +187,7 @@ pub(crate) fn up_to_three_times(case: impl Fn()) {
     up_to(3, case);
 }
 
-/// The same, up to this many times.
+/// Runs a case again if a time disagreed, up to this many times.
 pub(crate) fn up_to(attempts: u32, case: impl Fn()) {
     up_to_or(attempts, case, |last| panic!("{attempts} times and more: {last}"));
 }
@@ -275,7 +275,7 @@ pub(crate) fn compare(case: &str, phase: &Phase, row: &Row, signals: u64) {
     compare_switches(case, phase, row, signals);
 }
 
-/// The same without what needs BTF.
+/// Compares the values of such a phase that are known without BTF.
 pub(crate) fn compare_switches(case: &str, phase: &Phase, row: &Row, signals: u64) {
     check_interval(phase, row);
     assert_eq!(phase.suspended_ns, 0, "{phase:?}");

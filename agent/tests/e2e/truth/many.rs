@@ -12,7 +12,7 @@ use super::{
 };
 
 const VARIABLE: &str = "GUESTSCOPE_REPETITIONS";
-/// Of a hundred faults this many must be found: the machine may disturb the others.
+/// Faults in a hundred that must be found: other load may disturb the rest.
 const ENOUGH_PERCENT: usize = 95;
 
 /// The number of faults in GUESTSCOPE_REPETITIONS, if set.

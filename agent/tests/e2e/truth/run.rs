@@ -154,7 +154,7 @@ impl Run {
         Self::of_start(ground, ground.run(), workloads, words)
     }
 
-    /// The same, with other options of the agent.
+    /// A run with further options of the agent, which `start` has.
     pub(crate) fn of_start(ground: &Ground, start: Start, workloads: &OsString, words: &[&str]) -> Self {
         let log = ground.path("truth.jsonl");
         let common = ["--requests", REQUESTS, "--warmup", "2", "--work", "5ms", "--json"];

@@ -20,7 +20,7 @@ fn churn(subject: &Subject) {
     come_and_go(subject, true);
 }
 
-/// The same, while nobody reads until the child has ended.
+/// As `churn`, while nobody reads until the child has ended.
 fn churn_unread(subject: &Subject) {
     come_and_go(subject, false);
 }

@@ -214,7 +214,8 @@ fn uring(subject: &Subject) {
     feeding.join().expect("it does not panic");
 }
 
-/// The same in a way for which the kernel starts a thread in this process; notes the number of threads then.
+/// Submits a read through io_uring in a way for which the kernel starts a thread in this process; notes the
+/// number of threads then.
 fn uring_worker(subject: &Subject) {
     let Ok(mut ring) = IoUring::new(2) else { return subject.fact("refused", 1) };
     let (near, mut far) = connected();

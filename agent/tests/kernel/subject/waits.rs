@@ -228,7 +228,7 @@ fn pipe(subject: &Subject) {
     pipe_from(subject, 0);
 }
 
-/// The same with descriptors from this number on.
+/// Ping-pong over pipes with descriptors from this number on.
 fn pipe_from(subject: &Subject, lowest: RawFd) {
     let pipes = [std::io::pipe(), std::io::pipe()].map(|pipe| pipe.expect("descriptors are left"));
     let [(first_reads, second_writes), (second_reads, first_writes)] = pipes;

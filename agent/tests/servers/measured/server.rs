@@ -86,7 +86,7 @@ impl Server {
         self.observed_by(test, requests, |run, _| run)
     }
 
-    /// The same, with requests known by the port only.
+    /// One run with its clients, with requests known by the port only.
     pub(super) fn observed_by_port(&self, test: &str, requests: u64) -> Option<Observed> {
         self.observed_by(test, requests, |run, port| {
             run.words(&["--sources", "none", "--requests", &format!("port:{port}")])
