@@ -37,7 +37,7 @@ pub(crate) enum Judge {
     Compare,
 }
 
-/// What is typed.
+/// Options of the verb.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// All if none is named.
