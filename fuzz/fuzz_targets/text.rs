@@ -12,6 +12,9 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(!line.contains('\n'));
     assert_eq!(serde_json::from_str::<String>(&line).expect("it is JSON"), text.stored());
     let words: Vec<&str> = text.stored().split(' ').collect();
-    assert_eq!(secrets::masked(&words).len(), words.len());
-    let _ = secrets::masked_text(text.stored());
+    let masked = secrets::masked(&words);
+    assert_eq!(masked.len(), words.len());
+    assert_eq!(secrets::masked(&masked), masked, "a masked line stays");
+    let masked = secrets::masked_text(text.stored());
+    assert_eq!(secrets::masked_text(&masked), masked, "a masked text stays");
 });

@@ -86,17 +86,23 @@ impl Reader {
     fn word(&mut self, word: &str) -> String {
         let due = std::mem::take(&mut self.next);
         let whole = whole_assignment(word);
-        let is_text = word.contains(is_break) && whole.is_none();
-        if due.is_now() || (due.assigned && whole.is_none() && self.is_value(word)) {
-            // What it looks like counts all the same: `--token --password abc`.
-            self.heed(word, due);
-            return hide(due.secret, word);
+        let is_due = due.is_now() || (due.assigned && whole.is_none() && self.is_value(word));
+        let hidden = if is_due { hide(due.secret, word) } else { None };
+        if let Some(hidden) = hidden {
+            let shown = self.usual(&hidden, Due::default());
+            self.heed(word, &shown, due);
+            return shown;
         }
-        if let Some((before, secret, value)) = whole {
-            self.heed(value, Due::now(Secret::All));
-            return before.to_owned() + &hide(secret, value);
+        if let Some((before, value)) = whole {
+            self.heed(value, MASK, Due::now(Secret::All));
+            return before.to_owned() + MASK;
         }
-        if is_text { self.text(word) } else { self.piece(word, due) }
+        self.usual(word, due)
+    }
+
+    /// Masks a word of which nothing is known but what the words before it say.
+    fn usual(&mut self, word: &str, due: Due) -> String {
+        if word.contains(is_break) { self.text(word) } else { self.piece(word, due) }
     }
 
     /// Masks many words in one, with quotes: a script, a header, JSON.
@@ -108,12 +114,14 @@ impl Reader {
             out.push_str(breaks);
             let due = std::mem::take(&mut self.next);
             let quote = breaks.chars().last().filter(|&c| is_quote(c));
+            let is_due = due.is_now() || (due.assigned && self.is_value(after));
             // A quoted secret may have blanks in it.
-            let end = match quote {
-                Some(quote) if due.is_now() || (due.assigned && self.is_value(after)) => after.find(quote),
-                _ => after.find(is_break),
-            };
-            let (piece, after) = after.split_at(end.unwrap_or(after.len()));
+            let quoted = quote.filter(|_| is_due).map(|quote| after.find(quote).unwrap_or(after.len()));
+            let end = quoted.filter(|&end| hide(due.secret, &after[..end]).is_some());
+            // Its first word is not the value then.
+            let due = if quoted.is_some_and(|end| end > 0) && end.is_none() { Due::default() } else { due };
+            let end = end.or_else(|| after.find(is_break)).unwrap_or(after.len());
+            let (piece, after) = after.split_at(end);
             rest = after;
             if piece.is_empty() {
                 self.next = due;
@@ -127,34 +135,34 @@ impl Reader {
     /// Masks a piece without blanks and quotes, or a quoted secret.
     fn piece(&mut self, piece: &str, due: Due) -> String {
         let is_value = due.assigned && self.is_value(piece);
-        let known = self.joined(piece);
-        self.heed(piece, due);
-        if is_value && !piece.contains(char::is_alphanumeric) {
+        if is_value && !piece.contains(char::is_alphanumeric) && piece != MASK {
             // `"token", "abc"`
+            self.heed(piece, piece, due);
             self.next = due;
             return piece.to_owned();
         }
-        if due.assigned {
-            let value = piece.trim_start_matches(is_assignment);
-            if value.len() < piece.len() {
-                if value.is_empty() {
-                    self.next = Due::now(due.secret);
-                    return piece.to_owned();
-                }
-                return piece[..piece.len() - value.len()].to_owned() + &hide(due.secret, value);
-            }
+        let value = piece.trim_start_matches(is_assignment);
+        let is_assigned = due.assigned && value.len() < piece.len();
+        if is_assigned && value.is_empty() {
+            self.heed(piece, piece, due);
+            self.next = Due::now(due.secret);
+            return piece.to_owned();
         }
-        if due.is_now() || is_value {
-            return hide(due.secret, piece);
-        }
-        if let Some((secret, value)) = known {
-            return piece[..piece.len() - value.len()].to_owned() + &hide(secret, value);
-        }
-        let piece = bare(piece);
-        match assignment(&piece) {
-            Some((before, secret, value)) => before.to_owned() + &hide(secret, value),
-            None => piece,
-        }
+        let of_due = match (is_assigned, due.is_now() || is_value) {
+            (true, _) => Some((due.secret, value)),
+            (false, true) => Some((due.secret, piece)),
+            (false, false) => None,
+        };
+        // Each hides what the others leave: where the words before are masked, they say no more what is due.
+        let shown = with_hidden(piece, of_due);
+        let shown = if shown.contains(is_break) {
+            self.text(&shown)
+        } else {
+            let shown = bare(&with_hidden(&shown, self.joined(&shown)));
+            assignment(&shown).unwrap_or(shown)
+        };
+        self.heed(piece, &shown, due);
+        shown
     }
 
     /// Whether this piece is the value of the name before it, which stood alone.
@@ -162,17 +170,26 @@ impl Reader {
         self.sets && !piece.starts_with(['-', ':', '=']) && !SETTERS.contains(&piece)
     }
 
-    /// Records what this piece says about the next word.
-    fn heed(&mut self, piece: &str, due: Due) {
-        let name = piece.rsplit('/').next().unwrap_or(piece);
+    /// Records what this piece, shown so, says about the next word. What it looks like counts though it is
+    /// masked: `--token --password abc`. It ends nothing then: whoever masks the line again does not see it.
+    fn heed(&mut self, piece: &str, shown: &str, due: Due) {
+        let name = shown.rsplit('/').next().unwrap_or(shown);
         self.program = program(name).or(self.program);
         if SETTERS.contains(&piece) {
             self.sets = true;
-        } else if piece.ends_with([';', '|', '&']) {
+        } else if shown.ends_with([';', '|', '&']) {
             // Another command follows.
             self.sets = false;
         }
-        self.next = self.follows(piece, due.secret);
+        let (of_piece, of_shown) = (self.follows(piece, due.secret), self.follows(shown, due.secret));
+        self.next = match (of_piece.secret, of_shown.secret) {
+            (_, Secret::Nothing) => of_piece,
+            (Secret::Nothing, _) => of_shown,
+            (one, other) if one == other => {
+                Due { assigned: of_piece.assigned && of_shown.assigned, ..of_piece }
+            }
+            (..) => Due::now(Secret::All),
+        };
     }
 
     fn follows(&self, piece: &str, due: Secret) -> Due {
@@ -229,15 +246,18 @@ fn is_assignment(c: char) -> bool {
 
 /// `--NAME=value`, `NAME=value` or `Name: value` at the start of a word, with a secret name. The value is all
 /// that follows.
-fn whole_assignment(word: &str) -> Option<(&str, Secret, &str)> {
+fn whole_assignment(word: &str) -> Option<(&str, &str)> {
     let at = word.find(is_assignment)?;
     let (name, value) = (&word[..at], &word[at + 1..]);
     let secret = if name.chars().all(is_of_name) { of_name(name) } else { Secret::Nothing };
-    (secret == Secret::All && !value.is_empty()).then_some((&word[..=at], secret, value))
+    (secret == Secret::All && !value.is_empty()).then_some((&word[..=at], value))
 }
 
-/// The first assignment to a secret name somewhere in a piece: `?token=abc`, `f(password=x)`.
-fn assignment(piece: &str) -> Option<(&str, Secret, &str)> {
+/// Masks the first assignment of a secret somewhere in a piece: `?token=abc`, `f(password=x)`. None if there
+/// is none.
+fn assignment(piece: &str) -> Option<String> {
+    // Values that turn out to be none, such as paths: each takes as many steps as there are characters left.
+    let mut tries = 8_u32;
     piece.match_indices(|c| is_assignment(c) || c == '(').find_map(|(at, sign)| {
         let name = name_at_end(&piece[..at]);
         let secret = if sign == "(" { of_call(name) } else { of_name(name) };
@@ -249,13 +269,25 @@ fn assignment(piece: &str) -> Option<(&str, Secret, &str)> {
             return None;
         }
         let value = piece[at + 1..].trim_start_matches(is_assignment);
-        let before = &piece[..piece.len() - value.len()];
-        let is_scheme = value.starts_with("//");
-        (!value.is_empty() && !is_scheme).then_some((before, secret, value))
+        if value.is_empty() || value.starts_with("//") {
+            return None;
+        }
+        let secret = if tries == 0 { Secret::All } else { secret };
+        tries = tries.saturating_sub(1);
+        Some(piece[..piece.len() - value.len()].to_owned() + &hide(secret, value)?)
     })
 }
 
-fn hide(secret: Secret, value: &str) -> String {
+/// A piece that ends with this value, which is hidden as far as it is secret.
+fn with_hidden(piece: &str, value: Option<(Secret, &str)>) -> String {
+    let hidden = value.and_then(|(secret, value)| {
+        Some(piece[..piece.len() - value.len()].to_owned() + &hide(secret, value)?)
+    });
+    hidden.unwrap_or_else(|| piece.to_owned())
+}
+
+/// The value without its secret part; none if it has none.
+fn hide(secret: Secret, value: &str) -> Option<String> {
     let is_all = match secret {
         Secret::Nothing => false,
         Secret::All => true,
@@ -263,31 +295,29 @@ fn hide(secret: Secret, value: &str) -> String {
         Secret::Pin => {
             !is_plain(value) && !value.split([',', '-', ':']).all(|cpu| cpu.len() < 4 && is_number(cpu))
         }
-        Secret::Opaque => !is_plain(value) && !is_path(value) && value.parse::<u32>().is_err(),
+        // What made a value a path may be masked.
+        Secret::Opaque => {
+            !is_plain(value) && !is_path(value) && value.parse::<u32>().is_err() && !value.contains(MASK)
+        }
         Secret::Pairs => value.contains('='),
         Secret::After(sign) => {
-            return match value.split_once(sign) {
-                // `--user 1000:1000` is no password.
-                Some((user, word)) if !(is_number(user) && is_number(word)) => {
-                    format!("{}{sign}{MASK}", bare(user))
-                }
-                _ => bare(value),
-            };
+            let (user, word) = value.split_once(sign)?;
+            // `--user 1000:1000` is no password.
+            let is_password = !(is_number(user) && is_number(word));
+            return is_password.then(|| format!("{}{sign}{MASK}", masked_text(user)));
         }
         Secret::AfterSlash => return after_slash(value),
     };
-    if is_all { MASK.to_owned() } else { bare(value) }
+    is_all.then(|| MASK.to_owned())
 }
 
 /// Masks `scott/tiger@host`; neither a path nor a script nor an option.
-fn after_slash(value: &str) -> String {
-    match value.split_once('/') {
-        Some((user, rest)) if !user.is_empty() && !value.starts_with(['.', '@', '-']) && !rest.is_empty() => {
-            let host = rest.rfind('@').map_or("", |at| &rest[at..]);
-            format!("{user}/{MASK}{host}")
-        }
-        _ => bare(value),
-    }
+fn after_slash(value: &str) -> Option<String> {
+    let (user, rest) = value.split_once('/')?;
+    let is_url = user.ends_with(':') && rest.starts_with('/');
+    let is_meant = !user.is_empty() && !value.starts_with(['.', '@', '-']) && !rest.is_empty() && !is_url;
+    let host = rest.rfind('@').map_or("", |at| &rest[at..]);
+    is_meant.then(|| format!("{user}/{MASK}{host}"))
 }
 
 fn is_number(text: &str) -> bool {

@@ -89,6 +89,20 @@ pub(super) fn step() {
     &["python3", "serve.py", "--model", "a b", "key words", "12:30:45", "monkey=1", "ü=é"],
     &["python3", "serve.py", "--model", "a b", "key words", "12:30:45", "monkey=1", "ü=é"]
 )]
+// What may be a password, and is none, is looked at as any other word.
+#[case::quoted_after_a_user(&["sh", "-c", "http://user:'x token=abc'"], &["sh", "-c", "http://user:'x token=***'"])]
+#[case::quoted_twice(
+    &["sh", "-c", "\"--token=abc]http://user:'x --token abc'\""],
+    &["sh", "-c", "\"--token=***'x --token ***'\""]
+)]
+#[case::no_password(&["curl", "-u", "token=abc"], &["curl", "-u", "token=***"])]
+#[case::in_a_user(&["curl", "-u", "token=abc:pw"], &["curl", "-u", "token=***"])]
+#[case::behind_a_path(&["get", "h?tls-key=/a&token=abc"], &["get", "h?tls-key=/a&token=***"])]
+#[case::masked_end_of_a_command(
+    &["sh", "-c", "config set token abc; --token abc; password abc"],
+    &["sh", "-c", "config set token *** --token *** password ***"]
+)]
+#[case::masked_program(&["mysql", "--token", "curl", "-pabc"], &["mysql", "--token", "***", "-p***"])]
 #[case::empty(&[], &[])]
 fn secrets_are_masked_and_the_rest_stays(#[case] words: &[&str], #[case] expected: &[&str]) {
     assert_eq!(masked(words), expected);
@@ -156,6 +170,60 @@ fn named() -> impl Strategy<Value = String> {
     prop::sample::select(names.to_vec()).prop_map(str::to_owned)
 }
 
+/// A word of what masking knows, in any order.
+fn pieces() -> impl Strategy<Value = String> {
+    let pieces = [
+        "--token",
+        "token",
+        "--tokens",
+        "pin",
+        "--key",
+        "tls-key",
+        "--user",
+        "user",
+        "password",
+        "setToken(",
+        "bearer",
+        "Authorization",
+        "set",
+        "config",
+        "mysql",
+        "curl",
+        "sqlplus",
+        "-p",
+        "-u",
+        "http://",
+        "x://",
+        "jdbc:oracle:thin:",
+        "host",
+        "h.com",
+        "hf_0123456789abcdefgh",
+        "hooks.slack.com/services/",
+        "***",
+        "true",
+        "5",
+        "/a",
+        "abc",
+        "=",
+        ":",
+        "@",
+        "/",
+        ",",
+        ";",
+        "&",
+        "(",
+        ")",
+        "]",
+        " ",
+        "'",
+        "\"",
+        "-",
+        "é",
+    ];
+    let few = prop::collection::vec(prop::sample::select(pieces.to_vec()), 0..9);
+    few.prop_map(|pieces| pieces.concat())
+}
+
 proptest! {
     /// However the secret is written and whatever stands around it.
     #[test]
@@ -185,7 +253,15 @@ proptest! {
         prop_assert!(!shown.contains(&secret), "{line:?} became {shown}");
     }
 
-    /// Masking a masked text changes nothing.
+    /// Who masks a masked line again, as a reader of a folder may, finds nothing.
+    #[test]
+    fn a_masked_line_stays(words in prop::collection::vec(pieces(), 0..6)) {
+        let once = masked(&words);
+        prop_assert_eq!(&masked(&once), &once, "{:?}", words);
+        let text = masked_text(&words.join(" "));
+        prop_assert_eq!(masked_text(&text), text, "{:?}", words);
+    }
+
     #[test]
     fn any_words_keep_their_number(words in prop::collection::vec("\\PC{0,30}", 0..8)) {
         prop_assert_eq!(masked(&words).len(), words.len());

@@ -71,7 +71,8 @@ pub(super) fn is_random(text: &str) -> bool {
 fn without_users(text: &str) -> String {
     if let Some((at, before)) = SLASHED.iter().find_map(|before| Some((text.find(before)?, before))) {
         let (before, value) = text.split_at(at + before.len());
-        return before.to_owned() + &after_slash(value);
+        let hidden = after_slash(value).unwrap_or_else(|| bare(value));
+        return before.to_owned() + &hidden;
     }
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     let behind = text.rfind('@').map_or(text.len(), |at| text.len() - at);
