@@ -7,7 +7,7 @@ use aya_ebpf::{
     helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query},
     maps::RingBuf,
 };
-use guestscope_contract::{Counter, EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
+use guestscope_contract::{Counter, EdgeRecord, IoRecord, Kind, QueueRecord, TaskRecord, WaitRecord};
 
 use crate::{
     maps::{COUNTERS, EDGES, EVENTS, WAITS, WAKE_BYTES},
@@ -58,7 +58,7 @@ pub(crate) fn task(kind: Kind, fill: impl FnOnce(*mut TaskRecord)) {
         count(match kind {
             Kind::Fork => Counter::LostFork,
             Kind::Exec => Counter::LostExec,
-            Kind::Edge | Kind::Exit | Kind::Wait | Kind::Io => Counter::LostExit,
+            Kind::Edge | Kind::Exit | Kind::Wait | Kind::Io | Kind::Queue => Counter::LostExit,
         });
         return;
     };
@@ -78,6 +78,19 @@ pub(crate) fn wait(fill: impl FnOnce(*mut WaitRecord)) {
     let record = entry.as_mut_ptr();
     fill(record);
     entry.submit(flags);
+}
+
+/// Hands over the users of a CPU, right before the wait for it, inside sched_switch.
+#[inline(always)]
+pub(crate) fn queue(record: *mut QueueRecord) {
+    let ring = core::ptr::from_ref(&WAITS).cast_mut().cast();
+    let bytes = size_of::<QueueRecord>() as u64;
+    // The wait itself follows, and wakes the reader.
+    let flags = u64::from(BPF_RB_NO_WAKEUP);
+    // SAFETY: `record` points to a whole record inside a map value; the BPF helper copies it.
+    if unsafe { bpf_ringbuf_output(ring, record.cast(), bytes, flags) } != 0 {
+        count(Counter::LostWait);
+    }
 }
 
 /// The same for an I/O, in the context of its completion: preemption is off in all of them up to 6.x, in most

@@ -30,6 +30,8 @@ mod file;
 #[cfg(target_arch = "bpf")]
 mod life;
 #[cfg(target_arch = "bpf")]
+mod limits;
+#[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
 mod memory;
@@ -55,6 +57,8 @@ mod task;
 mod topology;
 #[cfg(target_arch = "bpf")]
 mod trial;
+#[cfg(target_arch = "bpf")]
+mod turns;
 #[cfg(target_arch = "bpf")]
 mod wait;
 

@@ -8,7 +8,8 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
 };
 use guestscope_contract::{
-    Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, Position, SLOTS, SPINNERS, SpinCode, TIDS,
+    Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, Position, QueueRecord, SLOTS, SPINNERS, SpinCode, TIDS,
+    Turns,
     connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch},
     helpers::{Outside, Process},
     ledger::Ledger,
@@ -36,13 +37,14 @@ globals! {
     OFFSET_TASK_LEADER OFFSET_TASK_THREAD_PID OFFSET_PID_LEVEL OFFSET_PID_NUMBERS
     OFFSET_TASK_FILES OFFSET_FILES_FDT OFFSET_FDT_FD OFFSET_FDT_MAX OFFSET_FILE_INODE OFFSET_INODE_MODE OFFSET_INODE_DEVICE
     OFFSET_REGS_SYSCALL OFFSET_REGS_RESULT OFFSET_REGS_ARGUMENT OFFSET_REGS_ARGUMENT_32 OFFSET_REGS_MODE
+    OFFSET_REGS_THIRD OFFSET_REGS_FOURTH OFFSET_REGS_FIFTH
     OFFSET_TASK_STATUS OFFSET_TASK_IOWAIT MASK_TASK_IOWAIT
     OFFSET_TASK_FROZEN MASK_TASK_FROZEN
     OFFSET_TASK_CFS_RQ OFFSET_TASK_GROUP OFFSET_GROUP_CFS_RQ OFFSET_TASK_THROTTLED
     OFFSET_GROUP_CGROUP OFFSET_CGROUP_NODE OFFSET_NODE_ID
     OFFSET_CFS_COUNT OFFSET_CFS_CLOCK OFFSET_CFS_TIME OFFSET_CFS_RUNQUEUE
     OFFSET_RUNQUEUE_CLOCK OFFSET_RUNQUEUE_CLOCK_PELT OFFSET_RUNQUEUE_CLOCK_TASK OFFSET_RUNQUEUE_LOST
-    OFFSET_RUNQUEUE_STEAL OFFSET_TIMER_EXPIRES OFFSET_BIO_OPERATION OFFSET_BIO_BYTES
+    OFFSET_RUNQUEUE_STEAL OFFSET_RUNQUEUE_LENGTH OFFSET_TIMER_EXPIRES OFFSET_BIO_OPERATION OFFSET_BIO_BYTES
     // Indexes of the bio among the arguments of block_bio_queue, and of the request among those of
     // block_rq_issue and block_rq_merge.
     BIO_ARGUMENT IO_ARGUMENT
@@ -91,6 +93,11 @@ globals! {
 /// the file descriptor decides.
 #[unsafe(no_mangle)]
 pub(crate) static ACCOUNT_OF: [u8; CALLS] = [0; CALLS];
+
+/// Syscall to the argument that limits its wait, by [`guestscope_contract::call_name`]: see
+/// [`guestscope_contract::limit`].
+#[unsafe(no_mangle)]
+pub(crate) static LIMIT_OF: [u8; CALLS] = [0; CALLS];
 
 /// Major numbers of graphics processors' devices, 0 for none.
 #[unsafe(no_mangle)]
@@ -178,6 +185,14 @@ pub(crate) static PLACES: HashMap<u32, u32> = HashMap::with_max_entries(SLOTS, 0
 /// Free numbers of processes. Filled by the agent.
 #[map]
 pub(crate) static FREE_PROCESSES: Queue<u32> = Queue::with_max_entries(SLOTS, 0);
+
+/// CPU to its last turns. The agent sizes it.
+#[map]
+pub(crate) static LAST_TURNS: Array<Turns> = Array::with_max_entries(1, 0);
+
+/// The record that this CPU assembles: see `turns.rs`.
+#[map]
+pub(crate) static QUEUE: PerCpuArray<QueueRecord> = PerCpuArray::with_max_entries(1, 0);
 
 /// CPU to its position. Sized and filled by the agent.
 #[map]

@@ -7,7 +7,7 @@
 
 use core::arch::asm;
 
-use aya_ebpf::bindings::BPF_NOEXIST;
+use aya_ebpf::{bindings::BPF_NOEXIST, helpers::bpf_ktime_get_ns};
 use guestscope_contract::{
     ACCOUNTS, Account, Counter, EDGE_HELPERS_TORN, EdgeRecord,
     helpers::{self, MEMBERS, NO_PLACE, Outside, Process, Reading},
@@ -367,6 +367,34 @@ pub(crate) extern "C" fn add_member(stage: u32, slot: u32, now_ns: u64) -> u64 {
         (*sum).threads += 1;
     }
     0
+}
+
+/// A sample met a thread on a CPU.
+#[inline(always)]
+pub(crate) fn sampled(ledger: *const Ledger) {
+    // SAFETY: a ledger in a map value, of the thread that is running.
+    let (process, tid) = unsafe { (u32::from((*ledger).process), (*ledger).tid) };
+    if process == 0 {
+        return;
+    }
+    if let Some(process) = PROCESSES.get_ptr_mut(process) {
+        // SAFETY: words of a map value, each written whole; of two threads that are sampled at once either
+        // will do. The BPF helper has no preconditions.
+        unsafe {
+            core::ptr::write_volatile(&raw mut (*process).sampled_ns, bpf_ktime_get_ns());
+            core::ptr::write_volatile(&raw mut (*process).sampled_tid, u64::from(tid));
+        }
+    }
+}
+
+/// Another thread of its process that was on a CPU during the wait of this ledger's thread, by the last
+/// sample; 0 if that met none.
+#[inline(always)]
+pub(crate) fn beside(ledger: &Ledger) -> u32 {
+    let Some(process) = PROCESSES.get_ptr(u32::from(ledger.process)) else { return 0 };
+    // SAFETY: words of a map value.
+    let (sampled_ns, tid) = unsafe { (read!(process.sampled_ns), read!(process.sampled_tid) as u32) };
+    if sampled_ns > ledger.left_ns && tid != ledger.tid { tid } else { 0 }
 }
 
 const _: () = assert!(size_of::<Process>().is_multiple_of(8) && size_of::<Outside>().is_multiple_of(8));

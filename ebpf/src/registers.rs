@@ -156,13 +156,19 @@ pub(crate) fn interrupted_beside_the_stack(context: &impl EbpfContext, current: 
 /// One saved register of a task.
 #[inline(always)]
 pub(crate) fn saved<M: Memory>(task: Task<M>, offset: &Global<u32>) -> u64 {
+    saved_at(task, offset.load())
+}
+
+/// The same at an offset in bytes.
+#[inline(always)]
+pub(crate) fn saved_at<M: Memory>(task: Task<M>, offset: u32) -> u64 {
     if !M::IS_TYPED || HAS_TYPED_HELPERS.load() == 0 {
         // SAFETY: a task; the agent resolved the offset of a pointer.
         let stack: u64 = unsafe { task.load(&OFFSET_TASK_STACK) };
-        return by_distance(stack, offset.load());
+        return by_distance(stack, offset);
     }
-    // SAFETY: a typed pointer, and the agent resolved the offset of a register.
-    unsafe { load::<Typed, u64>(typed(task), offset) }
+    // SAFETY: a typed pointer, and the offset is that of a register.
+    unsafe { Typed::read(typed(task).add(offset as usize)) }
 }
 
 /// All saved registers, as a typed pointer: the distance, found once by a BPF helper call, saves that call

@@ -12,20 +12,36 @@ use guestscope_contract::{
 
 use crate::{
     device, emit,
+    limits::Asked,
     maps::{STAGES, WAIT_THRESHOLD_NS},
-    origin, task,
+    origin, process, task,
 };
 
-/// The thread of this ledger has got the CPU from `before`: the number, process and address of that task,
-/// evaluated only where the wait was long. `left_cpu` is the thread's last CPU.
+/// Whether a time is long enough to be handed over.
 #[inline(always)]
-pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_cpu: u16, now_ns: u64) {
+pub(crate) fn is_reported(ns: u64) -> bool {
     let threshold_ns = u64::from(WAIT_THRESHOLD_NS.load());
-    if threshold_ns == 0 || ledger.state != RUNNING {
-        return;
-    }
-    let waited_ns = now_ns.wrapping_sub(ledger.left_ns);
-    if waited_ns < threshold_ns || waited_ns.cast_signed() < 0 {
+    threshold_ns != 0 && ns >= threshold_ns && ns.cast_signed() >= 0
+}
+
+/// Whether the wait that ends now is.
+#[inline(always)]
+pub(crate) fn is_long(ledger: &Ledger, now_ns: u64) -> bool {
+    is_reported(now_ns.wrapping_sub(ledger.left_ns))
+}
+
+/// The thread of this ledger has got the CPU from `before`: the number, process and address of that task;
+/// `call`: what its system call says of the wait. Both are evaluated only where the wait was long. `left_cpu`
+/// is the thread's last CPU.
+#[inline(always)]
+pub(crate) fn ended(
+    ledger: &Ledger,
+    before: impl Fn() -> (u32, u32, u64),
+    call: impl Fn() -> Asked,
+    left_cpu: u16,
+    now_ns: u64,
+) {
+    if ledger.state != RUNNING || !is_long(ledger, now_ns) {
         return;
     }
     emit::wait(|record: *mut WaitRecord| {
@@ -34,9 +50,11 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
         let waker = if was_blocked { ledger.waker } else { 0 };
         let (device, flags) = device::waited_for(ledger);
         let syscall = if was_blocked { waits_in(ledger.syscall) } else { NO_SYSCALL };
+        let asked = if syscall == NO_SYSCALL { Asked::default() } else { call() };
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
-            (*record).header = Header { kind: Kind::Wait as u32, flags, time_ns: now_ns };
+            (*record).header =
+                Header { kind: Kind::Wait as u32, flags: flags | asked.flags, time_ns: now_ns };
             (*record).born_ns = ledger.born_ns;
             (*record).left_ns = ledger.left_ns;
             (*record).ready_ns = ledger.ready_ns;
@@ -55,6 +73,9 @@ pub(crate) fn ended(ledger: &Ledger, before: impl Fn() -> (u32, u32, u64), left_
             (*record).edge = last_edge(ledger.slot);
             (*record).device = device;
             (*record).ns_tid = origin::ns_tid(ledger.task);
+            (*record).beside_tid = process::beside(ledger);
+            (*record).limit_ms = asked.limit_ms;
+            (*record).argument = asked.argument;
             (*record).group = origin::group(ledger.task);
             (*record).ran_before_comm = [0; guestscope_contract::COMM_BYTES];
             task::comm(address, &mut (*record).ran_before_comm);

@@ -5,8 +5,8 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::Sample;
 use crate::phase::{
-    Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, KEPT, Mark, Phase, PhaseKind,
-    Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
+    Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, KEPT, LISTED, Mark, Phase,
+    PhaseKind, QueueUser, QueueUsers, Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
 };
 
 fn thread_id() -> impl Strategy<Value = ThreadId> {
@@ -195,11 +195,27 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
         name: name.into(),
         is_write,
     });
+    let user = (any::<String>(), any::<u32>(), 1..1_u64 << 40);
+    let user = user.prop_map(|(comm, pid, ns)| QueueUser { comm: comm.into(), pid, ns });
+    let users = (vec(user, 0..=LISTED), 0..1_u64 << 40)
+        .prop_map(|(listed, others_ns)| QueueUsers { listed, others_ns });
+    let asked = (option::of(any::<u32>()), option::of(any::<u64>()), any::<bool>(), option::of(any::<u32>()));
+    let seen = (asked, option::of(any::<u32>()), users);
     let home = (option::of(any::<u32>()), option::of(any::<u64>()), option::of(any::<String>()));
     let causes = (option::of(blame), option::of(io), home);
-    let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), causes);
+    let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), causes, seen);
     let wait = wait.prop_map(
-        |(thread, (phase, root, syscall, waker_tid), times, account, numbers, name, (blame, io, home))| {
+        |(
+            thread,
+            (phase, root, syscall, waker_tid),
+            times,
+            account,
+            numbers,
+            name,
+            (blame, io, home),
+            seen,
+        )| {
+            let ((waker_syscall, argument, is_limited, limit_ms), beside_tid, users) = seen;
             let (ns_tid, cgroup_number, cgroup) = home;
             let (blocked_ns, throttled_ns, runq_ns, start_ns) = times;
             let [left_cpu, cpu, replaced_by_tid, ran_before_tid, ran_before_tgid] = numbers;
@@ -217,6 +233,12 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
                 left_cpu,
                 cpu,
                 waker_tid,
+                waker_syscall,
+                argument,
+                is_limited,
+                limit_ms,
+                beside_tid,
+                users,
                 replaced_by_tid,
                 ran_before_tid,
                 ran_before_tgid,

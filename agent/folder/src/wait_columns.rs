@@ -8,7 +8,7 @@ use super::{
     cells::{NO_WORD, integer, thread_id},
     table::{Access, Column, Table, Width},
 };
-use crate::phase::{Blame, ThreadId, Wait, WaitedIo};
+use crate::phase::{Blame, LISTED, QueueUser, Wait, WaitedIo};
 use crate::untrusted::Untrusted;
 
 /// `waits`: a row per long wait, in the order of their ends.
@@ -19,30 +19,7 @@ pub(super) static WAITS: LazyLock<Table<Wait>> = LazyLock::new(|| {
     ];
     columns.extend(thread_id(|row: &Wait| &row.thread, |row| &mut row.thread));
     columns.extend(wait());
-    let blank = || Wait {
-        phase: None,
-        root: None,
-        thread: ThreadId::default(),
-        start_ns: 0,
-        duration_ns: 0,
-        account: Account::Runq,
-        blocked_ns: 0,
-        throttled_ns: 0,
-        syscall: None,
-        left_cpu: 0,
-        cpu: 0,
-        waker_tid: None,
-        replaced_by_tid: 0,
-        ran_before_tid: 0,
-        ran_before_tgid: 0,
-        ran_before_comm: NO_WORD.clone(),
-        ns_tid: None,
-        cgroup_number: None,
-        cgroup: None,
-        blame: None,
-        io: None,
-    };
-    Table { name: "waits", columns, blank }
+    Table { name: "waits", columns, blank: Wait::default }
 });
 
 fn wait() -> Vec<Column<Wait>> {
@@ -75,13 +52,13 @@ fn wait() -> Vec<Column<Wait>> {
         number32!(Wait: "left_cpu", "the CPU that the thread left", left_cpu),
         number32!(Wait: "cpu", "the CPU on which it continued", cpu),
         optional32!(Wait: "syscall", "number of the system call that it waited in; plus 512 for a 32-bit call", syscall),
-        optional32!(Wait: "waker_tid", "the thread that woke it; in an interrupt the interrupted thread", waker_tid),
+        optional32!(Wait: "waker_tid", "the thread that ended the wait; none where an interrupt did", waker_tid),
         number32!(Wait: "replaced_by_tid", "the next thread on the CPU that it left", replaced_by_tid),
         number32!(Wait: "ran_before_tid", "the previous thread on the CPU on which it continued", ran_before_tid),
         number32!(Wait: "ran_before_tgid", "the process of that thread", ran_before_tgid),
         name!(Wait: "ran_before_comm", "the name of that thread", ran_before_comm),
     ];
-    let later = whereabouts().into_iter().chain(blame()).chain(io());
+    let later = whereabouts().into_iter().chain(blame()).chain(io()).chain(asked()).chain(users());
     columns.extend(later.map(|column| Column { may_lack: true, ..column }));
     columns
 }
@@ -102,6 +79,64 @@ fn whereabouts() -> [Column<Wait>; 3] {
         Column::new("cgroup", "the path of that group in the guest", path),
     ]
 }
+
+/// What the system call was asked for, and which threads had to do with the wait.
+fn asked() -> [Column<Wait>; 5] {
+    [
+        optional32!(Wait: "waker_syscall", "number of the system call in which the waker ended the wait", waker_syscall),
+        optional!(Wait: "argument", "first argument of the system call: a file descriptor, the address of a futex, a process", argument),
+        flag!(Wait: "is_limited", "the system call had a time limit", is_limited),
+        optional32!(Wait: "limit_ms", "that limit, ms, if it is an argument of the call", limit_ms),
+        optional32!(Wait: "beside_tid", "another thread of its process that a sample met on a CPU meanwhile", beside_tid),
+    ]
+}
+
+/// The processes that used the CPU in whose queue the thread stood, the largest user first.
+fn users() -> Vec<Column<Wait>> {
+    fn of(row: &mut Wait, place: usize) -> &mut QueueUser {
+        let listed = &mut row.users.listed;
+        while listed.len() <= place {
+            listed.push(QueueUser { comm: NO_WORD.clone(), pid: 0, ns: 0 });
+        }
+        &mut listed[place]
+    }
+    let number = |place: usize, name, help, get: fn(&QueueUser) -> u64, set: fn(&mut QueueUser, u64)| {
+        let get = Box::new(move |row: &Wait| row.users.listed.get(place).map(get));
+        let set = Box::new(move |row: &mut Wait, value| set(of(row, place), value));
+        Column::new(name, help, Access::OptionalInteger { get, set })
+    };
+    let mut columns = Vec::new();
+    for (place, [pid, comm, ns]) in USERS.into_iter().enumerate() {
+        columns.push(number(
+            place,
+            pid,
+            "a process that used the CPU in whose queue the thread stood",
+            |user| u64::from(user.pid),
+            |user, value| user.pid = value as u32,
+        ));
+        let word = Access::Word {
+            get: Box::new(move |row: &Wait| row.users.listed.get(place).map(|user| user.comm.stored())),
+            set: Box::new(move |row, word| {
+                of(row, place).comm = word.clone();
+                true
+            }),
+            optional: true,
+        };
+        columns.push(Column::new(comm, "the name of its last thread there", word));
+        let set = |user: &mut QueueUser, value| user.ns = value;
+        columns.push(number(place, ns, "its time on that CPU within the wait, ns", |user| user.ns, set));
+    }
+    columns.push(integer!(Wait: "queue_others_ns", "time of further processes there, ns", users.others_ns));
+    columns
+}
+
+/// Names of the columns of each user.
+const USERS: [[&str; 3]; LISTED] = [
+    ["queue_1_pid", "queue_1_comm", "queue_1_ns"],
+    ["queue_2_pid", "queue_2_comm", "queue_2_ns"],
+    ["queue_3_pid", "queue_3_comm", "queue_3_ns"],
+    ["queue_4_pid", "queue_4_comm", "queue_4_ns"],
+];
 
 fn by_name(word: &str) -> Option<Account> {
     Account::ALL.into_iter().find(|account| account.name() == word)

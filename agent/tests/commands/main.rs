@@ -72,11 +72,7 @@ fn wait(request: &Request) -> Wait {
         ran_before_tid: 0,
         ran_before_tgid: 0,
         ran_before_comm: "swapper/0".into(),
-        blame: None,
-        ns_tid: None,
-        cgroup_number: None,
-        cgroup: None,
-        io: None,
+        ..Wait::default()
     }
 }
 

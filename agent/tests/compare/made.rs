@@ -140,11 +140,7 @@ impl Made {
                 ran_before_tid: if is_runq { 77 } else { 0 },
                 ran_before_tgid: if is_runq { 77 } else { 0 },
                 ran_before_comm: if is_runq { "neighbour" } else { "" }.into(),
-                blame: None,
-                ns_tid: None,
-                cgroup_number: None,
-                cgroup: None,
-                io: None,
+                ..Wait::default()
             }
         };
         (0..self.waits).map(wait).collect()

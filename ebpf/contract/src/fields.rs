@@ -92,6 +92,9 @@ pub const FIELDS: &[Field] = &[
     // to the last tick (`CONFIG_PARAVIRT` alone, as in Debian), which charges the task at a tick with what
     // was taken since the tick before. Without both, stolen time is in `cpu` unnamed.
     optional("OFFSET_RUNQUEUE_STEAL", &["rq.prev_steal_time_rq", "rq.prev_steal_time"]),
+    // Number of threads that run or are queued on a CPU. Without it a wait for a CPU is blamed on the thread
+    // that ran last.
+    optional("OFFSET_RUNQUEUE_LENGTH", &["rq.nr_running"]),
     // A timer's due time; without it a pause seems to begin at the last timer before it.
     optional("OFFSET_TIMER_EXPIRES", &["hrtimer.node.expires"]),
     // Operation and size of an I/O; without them I/Os are not counted.
@@ -153,6 +156,11 @@ pub const FIELDS: &[Field] = &[
     // the way back, such as a page fault for a signal's frame, is charged to the call.
     optional("OFFSET_REGS_RESULT", &["pt_regs.ax"]),
     field("OFFSET_REGS_ARGUMENT", &["pt_regs.di", "pt_regs.orig_x0"]),
+    // Further arguments of a 64-bit call on x86-64 (arm64 has them at fixed places): whether a wait had a time
+    // limit.
+    optional("OFFSET_REGS_THIRD", &["pt_regs.dx"]),
+    optional("OFFSET_REGS_FOURTH", &["pt_regs.r10"]),
+    optional("OFFSET_REGS_FIFTH", &["pt_regs.r8"]),
     // The first argument of a 32-bit call, and how to tell such a call: x86-64's entry code marks the task
     // for the length of the call, arm64 saves the processor's mode. Either architecture lacks the fields of
     // the other.

@@ -17,11 +17,13 @@ pub mod framing;
 pub mod helpers;
 mod io;
 pub mod ledger;
+pub mod limit;
 pub mod metrics;
 pub mod pause;
 mod position;
 mod source;
 mod traffic;
+mod turn;
 pub mod visit;
 pub mod waker;
 
@@ -36,12 +38,13 @@ pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_WRITES};
 pub use position::{DISTANCES, Distance, Position};
 pub use source::{DETAIL, KERNEL_INSTANCE, SOURCE_SHIFT, SOURCES, Source, UNNUMBERED};
 pub use traffic::Traffic;
+pub use turn::{CpuUser, QueueRecord, TURNS, Turn, Turns, USERS};
 
 use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. Agent and object are built together; the manifest of a run names it.
-pub const CONTRACT_VERSION: u32 = 14;
+pub const CONTRACT_VERSION: u32 = 15;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name in a record; a longer name is cut and says so.
@@ -96,6 +99,8 @@ pub enum Kind {
     Wait = 5,
     /// An I/O of a tracked task is done: [`IoRecord`].
     Io = 6,
+    /// Who used the CPU for which a tracked task was queued: [`QueueRecord`].
+    Queue = 7,
 }
 
 impl Kind {
@@ -109,6 +114,7 @@ impl Kind {
             4 => Some(Kind::Exit),
             5 => Some(Kind::Wait),
             6 => Some(Kind::Io),
+            7 => Some(Kind::Queue),
             _ => None,
         }
     }
@@ -195,6 +201,8 @@ pub const EDGE_NAME_UNREADABLE: u32 = 1;
 pub const EDGE_TORN: u32 = 2;
 /// Flag of an edge: a thread was being written, or ended, during the summing; the sum is invalid.
 pub const EDGE_HELPERS_TORN: u32 = 4;
+/// Flag of a wait: its system call was asked to return after some time at the latest.
+pub const WAIT_LIMITED: u32 = 2;
 /// Flag of a fork: the task was adopted; its parent is not tracked.
 pub const FORK_ADOPTED: u32 = 1;
 /// Flag of a fork of an adopted task: it had run before, for an unknown time.
@@ -321,6 +329,12 @@ pub struct WaitRecord {
     pub device: u32,
     /// Thread number in its own PID namespace; 0 where unknown.
     pub ns_tid: u32,
+    /// Another thread of its process that a sample met on a CPU during the wait, the last one; 0 if none.
+    pub beside_tid: u32,
+    /// Time limit of the system call, ms; 0 where it has none, or has it in memory: see [`WAIT_LIMITED`].
+    pub limit_ms: u32,
+    /// First argument of the system call: a file descriptor, the address of a futex, a process; 0 outside any.
+    pub argument: u64,
     /// Directory number of the control group that controls its CPU time; 0 where unknown.
     pub group: u64,
     /// Name of the thread that was on that CPU, ended by a zero byte.
@@ -336,5 +350,5 @@ const _: () = assert!(size_of::<EdgeRecord>() == LEDGER + 64 + BESIDE + size_of:
 const _: () = assert!(size_of::<TaskRecord>() == LEDGER + 16 + 16 + BESIDE + COMM_BYTES);
 const _: () = assert!(BESIDE == 4 * ACTIVITIES + 8 + size_of::<Traffic>());
 const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96);
-const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 56 && MEMBERS.is_power_of_two());
-const _: () = assert!(size_of::<WaitRecord>() == 16 + 5 * 8 + 6 * 4 + 3 * 2 + 2 + 2 * 4 + COMM_BYTES);
+const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 72 && MEMBERS.is_power_of_two());
+const _: () = assert!(size_of::<WaitRecord>() == 16 + 6 * 8 + 6 * 4 + 3 * 2 + 2 + 4 * 4 + COMM_BYTES);

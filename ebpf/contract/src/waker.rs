@@ -26,6 +26,9 @@ pub const fn pack(tid: u32, syscall: i32) -> u32 {
     (tid & TID_MASK) | (syscall as u32 + 1) << TID_BITS
 }
 
+/// Stands for a system call where none can be seen. No call has this number.
+pub const UNSEEN: u16 = MOST_SYSCALL as u16;
+
 /// The thread's number; 0 for the idle task, or where none was seen.
 #[inline(always)]
 pub const fn tid(word: u32) -> u32 {

@@ -20,7 +20,7 @@ use guestscope_contract::{
 };
 
 use crate::{
-    birth, emit, life,
+    birth, emit, life, limits,
     maps::{
         FIELD_EXEC_OLD, FIELD_EXEC_TID, FIELD_NEW_FLAGS, FIELD_NEW_TID, FIELD_SWITCH_NEXT, FIELD_SWITCH_PREV,
         FIELD_SWITCH_STATE, FIELD_WAKEUP_TID, FIELD_WAKING_TID, LEDGERS,
@@ -75,7 +75,7 @@ pub(crate) fn tp_sched_switch(ctx: TracePointContext) -> u32 {
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
             // The leaving thread is still the current task.
             let before = || (prev, (bpf_get_current_pid_tgid() >> 32) as u32, SOMEBODY);
-            wait::ended(&*ledger, before, left_cpu, now_ns);
+            wait::ended(&*ledger, before, limits::unknown, left_cpu, now_ns);
         }
     }
     0
@@ -113,7 +113,7 @@ fn is_its_old_leader(ledger: &mut Ledger, state: u32) -> bool {
 pub(crate) fn tp_sched_waking(ctx: TracePointContext) -> u32 {
     if let Some(ledger) = task::ledger(field(&ctx, &FIELD_WAKING_TID), SOMEBODY) {
         // The waker's system call is not known here.
-        let waker = waker::pack(bpf_get_current_pid_tgid() as u32, -1);
+        let waker = waker::pack(bpf_get_current_pid_tgid() as u32, waker::UNSEEN.into());
         // SAFETY: a ledger in a map value; `waking` writes only its stamp.
         unsafe { (*ledger).waking(now(), waker) };
     }

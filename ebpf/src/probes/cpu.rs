@@ -14,7 +14,7 @@ use guestscope_contract::{Activity, Counter, SPIN_RANGES};
 use crate::{
     emit,
     maps::{BESIDE, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SPIN_CODE},
-    registers,
+    process, registers,
     task::Current,
 };
 
@@ -25,6 +25,7 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     let Some(ledger) = current.ledger() else { return 0 };
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
     let slot = unsafe { (*ledger).slot };
+    process::sampled(ledger);
     let Some(beside) = BESIDE.get_ptr_mut(u32::from(slot)) else { return 0 };
     let activity = match registers::interrupted_user(&ctx) {
         Some(address) => in_program(address),

@@ -21,7 +21,7 @@ use guestscope_contract::{
 use crate::{
     birth, calls, emit,
     file::{self, File},
-    life,
+    life, limits,
     maps::{
         ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_FROZEN, MASK_TASK_IOWAIT, OFFSET_TASK_CPU,
         OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED,
@@ -30,7 +30,7 @@ use crate::{
     memory::{Arguments, Memory, twins},
     process, quota, registers, steal,
     task::{self, Current, Task},
-    topology, wait,
+    topology, turns, wait,
 };
 
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
@@ -71,7 +71,9 @@ fn switches<C: Arguments>(ctx: &C) -> i32 {
         stolen_ns = steal::clock(prev);
         switch_out(ctx, prev, ledger, now_ns, stolen_ns);
     }
-    if let Some(ledger) = next.ledger() {
+    let next_ledger = next.ledger();
+    turns::ends(prev, next_ledger.is_some());
+    if let Some(ledger) = next_ledger {
         if now_ns == 0 {
             // SAFETY: the BPF helper has no preconditions.
             now_ns = unsafe { bpf_ktime_get_ns() };
@@ -87,8 +89,9 @@ fn switches<C: Arguments>(ctx: &C) -> i32 {
             let left_cpu = (*ledger).cpu;
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
             (*ledger).stolen_from(stolen_ns);
+            turns::tell(prev, &*ledger, left_cpu, now_ns);
             let before = || (prev.tid(), prev.tgid(), prev.address() as u64);
-            wait::ended(&*ledger, before, left_cpu, now_ns);
+            wait::ended(&*ledger, before, || limits::of(next, &*ledger), left_cpu, now_ns);
         }
     }
     0
@@ -228,10 +231,6 @@ pub(crate) fn gone(ledger: &Ledger) {
     task::release(ledger.slot);
 }
 
-/// Waits that an interrupt or another thread may end.
-const POLL: u8 = Account::Poll as u8;
-const NET: u8 = Account::Net as u8;
-
 #[inline(always)]
 fn wakes<C: Arguments>(ctx: &C) -> i32 {
     let woken = Task::<C::Memory>::at(ctx.at(0));
@@ -240,9 +239,9 @@ fn wakes<C: Arguments>(ctx: &C) -> i32 {
         let waker = Current::new();
         // SAFETY: a ledger in a map value; `waking` writes only its stamp. The clock has no preconditions.
         unsafe {
-            // Only such waits need the call, and most wake-ups are of other waits.
-            let may_be_a_timer = matches!((*ledger).account, POLL | NET);
-            let waker = if may_be_a_timer { waker.with_its_call() } else { waker.alone() };
+            // What a device ends needs no call.
+            let is_for_others = (*ledger).account != Account::BlockIo as u8;
+            let waker = if is_for_others { waker.with_its_call() } else { waker.alone() };
             (*ledger).waking(bpf_ktime_get_ns(), waker);
         }
     }

@@ -3,7 +3,7 @@
 //! Written into the object's read-only table before loading, with the 32-bit calls behind the 64-bit ones. A
 //! syscall that is not listed is `other`.
 
-use guestscope_contract::{Account, CALLS, CALLS_32, CHECK_FILE, RESTARTS};
+use guestscope_contract::{Account, CALLS, CALLS_32, CHECK_FILE, RESTARTS, limit};
 
 use crate::record::calls_32::{self, FUTEX_WAIT, IO_PGETEVENTS};
 
@@ -93,6 +93,42 @@ pub fn account_of() -> [u8; CALLS] {
         if let Some(entry) = usize::try_from(same).ok().and_then(|same| calls.get(same)) {
             set(calls_32, number.into(), *entry);
         }
+    }
+    table
+}
+
+/// Syscalls whose wait ends after some time at the latest, and the argument that says so.
+const LIMITS: &[(libc::c_long, u8)] = &[
+    (libc::SYS_futex, 4),
+    (FUTEX_WAIT, 5),
+    (libc::SYS_futex_waitv, 4),
+    (libc::SYS_ppoll, 3),
+    (libc::SYS_pselect6, 5),
+    (libc::SYS_epoll_pwait, 4 | limit::MILLISECONDS),
+    (libc::SYS_epoll_pwait2, 4),
+    (libc::SYS_rt_sigtimedwait, 3),
+    (libc::SYS_semtimedop, 4),
+    (libc::SYS_mq_timedsend, 5),
+    (libc::SYS_mq_timedreceive, 5),
+    (libc::SYS_io_getevents, 5),
+    (libc::SYS_recvmmsg, 5),
+];
+
+/// Those that arm64 does not have.
+#[cfg(target_arch = "x86_64")]
+const OLD_LIMITS: &[(libc::c_long, u8)] = &[
+    (libc::SYS_poll, 3 | limit::MILLISECONDS),
+    (libc::SYS_select, 5),
+    (libc::SYS_epoll_wait, 4 | limit::MILLISECONDS),
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_LIMITS: &[(libc::c_long, u8)] = &[];
+
+/// The table of time limits in the object's layout; 32-bit calls have none: their arguments lie elsewhere.
+pub fn limit_of() -> [u8; CALLS] {
+    let mut table = [limit::NONE; CALLS];
+    for &(number, entry) in LIMITS.iter().chain(OLD_LIMITS) {
+        set(&mut table, number, entry);
     }
     table
 }

@@ -210,6 +210,8 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     let wait_threshold_ns = u32::try_from(options.wait_threshold.as_nanos()).unwrap_or(u32::MAX);
     loader.override_global("WAIT_THRESHOLD_NS", &wait_threshold_ns, true);
     loader.override_global("ACCOUNT_OF", &accounts[..], true);
+    let limits = syscalls::limit_of();
+    loader.override_global("LIMIT_OF", &limits[..], true);
     let gpus = options.gpus.unwrap_or_else(|| gpu::majors(&Root::system()));
     loader.override_global("MAJORS_OF_GPUS", &gpus[..], true);
     let has_cookies = u32::from(functions::has_cookies());
@@ -223,6 +225,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     requests::size(&mut loader, options);
     let positions = topology::positions(&Root::system());
     loader.map_max_entries("TOPOLOGY", positions.len() as u32);
+    loader.map_max_entries("LAST_TURNS", positions.len() as u32);
     loader.map_max_entries("PULSES", positions.len() as u32);
     let mut object = carried::probes().map_err(LoadError::Damaged)?;
     offsets.casts.put_into(&mut object);

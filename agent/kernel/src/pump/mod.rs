@@ -113,8 +113,8 @@ impl<S: Source> Pump<S> {
             let wait = match event {
                 Record::Task(Kind::Exit, _) => may_wait,
                 Record::Task(Kind::Exec, _) => !emptied && may_wait,
-                Record::Wait(_) | Record::Io(_) => may_wait && event.time_ns() > newest_ns,
-                Record::Task(Kind::Fork | Kind::Edge | Kind::Wait | Kind::Io, _) | Record::Edge(_) => false,
+                Record::Wait(_) | Record::Io(_) | Record::Queue(_) => may_wait && event.time_ns() > newest_ns,
+                Record::Task(..) | Record::Edge(_) => false,
             };
             if wait { self.held.push((until, event)) } else { self.batch.push(event) }
         }

@@ -36,27 +36,16 @@ pub fn wait(within: &Phase, account: Account, times: [u64; 3]) -> Wait {
 pub fn wait_outside(account: Account, times: [u64; 3]) -> Wait {
     let [blocked_ns, throttled_ns, runq_ns] = times;
     Wait {
-        phase: None,
-        root: None,
-        thread: ThreadId::default(),
-        start_ns: 0,
         duration_ns: blocked_ns + throttled_ns + runq_ns,
         account,
         blocked_ns,
         throttled_ns,
-        syscall: None,
-        left_cpu: 0,
         cpu: 1,
-        waker_tid: None,
         replaced_by_tid: 991,
         ran_before_tid: 992,
         ran_before_tgid: 990,
         ran_before_comm: "stress-ng".into(),
-        blame: None,
-        ns_tid: None,
-        cgroup_number: None,
-        cgroup: None,
-        io: None,
+        ..Wait::default()
     }
 }
 

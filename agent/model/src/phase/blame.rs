@@ -1,65 +1,22 @@
 //! Why a thread waited for another one: what delayed that thread, and so on from thread to thread.
 //!
-//! A wait in a lock or at a pipe ends when another thread wakes the waiting one. The waker's own long waits
-//! during it explain it; if those ended by a third thread's wake-up, that thread's waits do. A wait for
-//! sockets, or for any of several files, often ends by an interrupt, and then the interrupted thread appears
-//! as the waker: so the waker must have been in a system call that passes something on. It is an estimate:
-//! only waits above the threshold are known, and an interrupt may come in such a system call as well.
+//! A wait in a lock or at a pipe ends when another thread wakes the waiting one (`ender.rs`). The waker's own
+//! long waits during it explain it, all slices together; if those ended by a third thread's wake-up, that
+//! thread's waits do. It is an estimate: only waits above the threshold are known.
 
 use std::collections::{HashMap, VecDeque};
 
-use guestscope_contract::{Account, metrics::WaitsFor};
+use guestscope_contract::Account;
 
 use super::{Wait, wait::Blame};
-use crate::record::calls_32;
 
 /// Waits that are kept per thread, the latest ones.
-const RECENT: usize = 16;
+const RECENT: usize = 32;
 /// Number of threads kept after their end. A wait for such a thread is reported right after it: a thread's
 /// last wake-ups come before its end, and on one CPU the switch at its end starts the woken thread.
 const GONE: usize = 64;
-/// Threads whose waits are kept, at most twice so many: each takes 2 KB.
-const LIVES: usize = 2_048;
-/// System calls that hand something to the waiting thread: bytes, room for more, a connection, its end, a
-/// signal. 32-bit ones are known by the 64-bit call that does the same.
-const HAND_OVER: [libc::c_long; 36] = [
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_pwritev2,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_sendfile,
-    libc::SYS_splice,
-    libc::SYS_tee,
-    libc::SYS_vmsplice,
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_preadv2,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-    libc::SYS_connect,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_shutdown,
-    libc::SYS_setsockopt,
-    libc::SYS_epoll_ctl,
-    libc::SYS_close,
-    libc::SYS_close_range,
-    libc::SYS_dup3,
-    libc::SYS_io_uring_enter,
-    libc::SYS_timerfd_settime,
-    libc::SYS_mq_timedsend,
-    libc::SYS_mq_timedreceive,
-    libc::SYS_kill,
-    libc::SYS_tgkill,
-    libc::SYS_rt_sigqueueinfo,
-    libc::SYS_rt_tgsigqueueinfo,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-];
+/// Threads whose waits are kept, at most twice so many: each takes up to 4 KB.
+const LIVES: usize = 1_024;
 
 /// A long wait that is over: when it was what.
 #[derive(Clone, Copy, Debug)]
@@ -94,17 +51,11 @@ struct Life {
 }
 
 impl Pasts {
-    /// Keeps any thread's wait that has ended, by a waker in this system call; yields its explanation.
-    pub(crate) fn add(&mut self, wait: &Wait, waker_syscall: u16) -> Option<Blame> {
+    /// Keeps any thread's wait that has ended; yields its explanation.
+    pub(crate) fn add(&mut self, wait: &Wait) -> Option<Blame> {
         let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
-        let hands_over =
-            || calls_32::same(waker_syscall.into()).is_some_and(|call| HAND_OVER.contains(&call));
-        let is_for_others = match wait.account.waits_for() {
-            WaitsFor::Thread | WaitsFor::Unknown => true,
-            WaitsFor::Peer => hands_over(),
-            WaitsFor::Nothing | WaitsFor::Cpu | WaitsFor::Device | WaitsFor::Timer => false,
-        };
-        let blame = is_for_others.then(|| self.explain(wait, (wait.start_ns, ready_ns))).flatten();
+        // A device's time is its own, even if another thread saw to it that the wait ended.
+        let blame = if wait.io.is_none() { self.explain(wait, (wait.start_ns, ready_ns)) } else { None };
         let waits = &mut self.life(wait.thread.tid).waits;
         if waits.len() == RECENT {
             waits.pop_front();
@@ -120,19 +71,29 @@ impl Pasts {
         blame.map(|(blame, _)| blame)
     }
 
-    /// The longest of what the waker went through within the window.
+    /// What kept the waker longest within the window, all waits of one kind together.
     fn explain(&self, wait: &Wait, window: Interval) -> Option<(Blame, Interval)> {
         let own = wait.thread.tid;
         let waker = wait.waker_tid.filter(|&tid| tid != own)?;
         let life = self.of.get(&waker).or_else(|| self.before.get(&waker));
         let life = life.filter(|life| life.end_ns.is_none_or(|end_ns| window.1 <= end_ns))?;
         let parts = life.waits.iter().flat_map(|past| past.parts(waker, own));
-        let within = parts.filter_map(|(blame, (begin, end))| {
+        let mut sums: Vec<(Blame, Interval)> = Vec::new();
+        for (blame, (begin, end)) in parts {
             let (begin, end) = (begin.max(window.0), end.min(window.1));
-            let ns = end.checked_sub(begin).filter(|&ns| ns > 0)?.min(blame.ns);
-            Some((Blame { ns, ..blame }, (begin, end)))
-        });
-        within.max_by_key(|(blame, _)| (blame.ns, std::cmp::Reverse(blame.depth)))
+            let Some(ns) = end.checked_sub(begin).filter(|&ns| ns > 0) else { continue };
+            let ns = ns.min(blame.ns);
+            let is_same = |sum: &Blame| (sum.tid, sum.account) == (blame.tid, blame.account);
+            match sums.iter_mut().find(|(sum, _)| is_same(sum)) {
+                Some((sum, (first, last))) => {
+                    sum.ns = sum.ns.saturating_add(ns);
+                    sum.depth = sum.depth.min(blame.depth);
+                    (*first, *last) = (begin.min(*first), end.max(*last));
+                }
+                None => sums.push((Blame { ns, ..blame }, (begin, end))),
+            }
+        }
+        sums.into_iter().max_by_key(|(blame, _)| (blame.ns, std::cmp::Reverse(blame.depth)))
     }
 
     fn life(&mut self, tid: u32) -> &mut Life {

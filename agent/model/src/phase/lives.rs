@@ -23,7 +23,7 @@ impl Pairing {
             Kind::Fork => self.forked(record),
             Kind::Exec => self.replaced(record),
             Kind::Exit => self.exited(record),
-            Kind::Edge | Kind::Wait | Kind::Io => {}
+            Kind::Edge | Kind::Wait | Kind::Io | Kind::Queue => {}
         }
     }
 

@@ -10,6 +10,7 @@ mod blame;
 mod connection;
 mod cut;
 mod early;
+mod ender;
 mod flight;
 mod gpu;
 mod helped;
@@ -31,6 +32,7 @@ pub mod pairing;
 mod pause;
 mod pauses;
 mod quantities;
+mod queue;
 mod restored;
 mod room;
 mod snapshot;
@@ -54,6 +56,7 @@ pub use self::{
     limits::{Limits, MOST_PHASES_PER_REQUEST, OPEN_REQUESTS, PHASES_PER_REQUEST},
     pause::Pause,
     pauses::{LEAST_NS as LEAST_PAUSE_NS, Pauses},
+    queue::{LISTED, QueueUser, QueueUsers},
     restored::{Restored, RestoredBy},
     sources::{Made, Sources, Told},
     thread_id::ThreadId,

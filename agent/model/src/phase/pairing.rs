@@ -20,6 +20,7 @@ use super::{
     limits::Limits,
     names::Names,
     open::{OpenPhase, OpenRequest, Place, helped},
+    queue::Queues,
     snapshot::Snapshot,
     sources::Sources,
     thread::Sequence,
@@ -65,6 +66,7 @@ pub struct Pairing {
     pub(super) waits: Waits,
     pub(super) pasts: Pasts,
     pub(super) early: Early,
+    pub(super) queues: Queues,
     /// I/Os of threads that are gone, the first to go first.
     pub(super) gone: VecDeque<(ThreadId, Ios)>,
     pub(super) names: Names,
@@ -123,6 +125,7 @@ impl Pairing {
             waits: Waits::default(),
             pasts: Pasts::default(),
             early: Early::default(),
+            queues: Queues::default(),
             gone: VecDeque::new(),
             names: Names::default(),
             sources: Sources::default(),
@@ -155,6 +158,7 @@ impl Pairing {
             Record::Task(kind, task) => self.task(*kind, task),
             Record::Wait(wait) => self.wait(wait),
             Record::Io(io) => self.io(io),
+            Record::Queue(queue) => self.queue(queue),
         }
     }
 

@@ -4,10 +4,13 @@
 //! Yields values from records. A wait explains time that its phase's accounts already contain; it adds
 //! nothing.
 
-use guestscope_contract::{Account, MINOR_BITS, NO_DEVICE, WAIT_WRITES, WaitRecord};
+use guestscope_contract::{Account, MINOR_BITS, NO_DEVICE, WAIT_WRITES, WaitRecord, metrics::WaitsFor};
 
-use super::{ids::wait_span_id, thread_id::ThreadId};
+use super::{ids::wait_span_id, queue::QueueUsers, thread_id::ThreadId};
 use crate::untrusted::Untrusted;
+
+/// ns.
+const MILLISECOND: u64 = 1_000_000;
 
 /// A thread was off the CPU for longer than the threshold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,16 +37,29 @@ pub struct Wait {
     pub left_cpu: u32,
     /// The CPU that it got.
     pub cpu: u32,
-    /// The thread that began to wake it; in an interrupt (timers, disks, packets) the interrupted thread.
+    /// The thread that ended the wait: it woke this one, in a system call that can end such a wait. None where
+    /// an interrupt did (timers, disks, packets).
     pub waker_tid: Option<u32>,
+    /// The system call in which that thread did so.
+    pub waker_syscall: Option<u32>,
+    /// The first argument of `syscall`: a file descriptor, the address of a futex, a process.
+    pub argument: Option<u64>,
+    /// Whether `syscall` was asked to return after some time at the latest.
+    pub is_limited: bool,
+    /// That time, ms, where it is an argument of the system call; those in memory are not read.
+    pub limit_ms: Option<u32>,
+    /// Another thread of its process that a sample met on a CPU meanwhile: the last one.
+    pub beside_tid: Option<u32>,
     /// The thread that got the CPU which it left; 0 is the idle task, or a new thread's first wait.
     pub replaced_by_tid: u32,
-    /// The thread that had the CPU which it got, until then; 0 is the idle task.
+    /// The previous thread on the CPU that it got; 0 is the idle task.
     pub ran_before_tid: u32,
     /// Process of that thread.
     pub ran_before_tgid: u32,
     /// Name of that thread.
     pub ran_before_comm: Untrusted,
+    /// Who used the CPU in whose queue it stood.
+    pub users: QueueUsers,
     /// The number of the thread in its own PID namespace.
     pub ns_tid: Option<u32>,
     /// The control group that ruled its CPU time when it ended, by the number of its directory.
@@ -84,6 +100,41 @@ impl WaitedIo {
     }
 }
 
+impl Default for Wait {
+    /// A wait of no thread and no length.
+    fn default() -> Self {
+        Self {
+            phase: None,
+            root: None,
+            thread: ThreadId::default(),
+            start_ns: 0,
+            duration_ns: 0,
+            account: Account::Runq,
+            blocked_ns: 0,
+            throttled_ns: 0,
+            syscall: None,
+            argument: None,
+            is_limited: false,
+            limit_ms: None,
+            left_cpu: 0,
+            cpu: 0,
+            waker_tid: None,
+            waker_syscall: None,
+            beside_tid: None,
+            replaced_by_tid: 0,
+            ran_before_tid: 0,
+            ran_before_tgid: 0,
+            ran_before_comm: Untrusted::default(),
+            users: QueueUsers::default(),
+            ns_tid: None,
+            cgroup_number: None,
+            cgroup: None,
+            blame: None,
+            io: None,
+        }
+    }
+}
+
 impl Wait {
     /// Time for which it was runnable and had no CPU, though its group had quota, ns.
     pub fn runq_ns(&self) -> u64 {
@@ -93,6 +144,16 @@ impl Wait {
     /// When it was on a CPU again: CLOCK_MONOTONIC, ns.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
+    }
+
+    /// Whether its time limit ended it. A wait for a peer with a limit in memory is never known to have.
+    pub fn timed_out(&self) -> bool {
+        // A limit is in whole ms, and the kernel rounds it up.
+        let has_lasted =
+            |limit_ms| self.blocked_ns.saturating_add(MILLISECOND) >= u64::from(limit_ms) * MILLISECOND;
+        let is_over = self.limit_ms.is_some_and(has_lasted);
+        let is_lock = self.account.waits_for() == WaitsFor::Thread;
+        self.is_limited && self.blocked_ns > 0 && self.waker_tid.is_none() && (is_lock || is_over)
     }
 
     /// ID of its span in the trace, given that of its phase.

@@ -1,9 +1,10 @@
 //! Long waits of threads, laid into the phases that they fall into. Part of [`Pairing`].
 
-use guestscope_contract::{Account, NO_SYSCALL, WaitRecord, waker};
+use guestscope_contract::{Account, NO_SYSCALL, QueueRecord, WAIT_LIMITED, WaitRecord, waker};
 
 use super::{
-    Wait, open::Place, output::Output, pairing::Pairing, thread::comm, thread_id::ThreadId, wait::WaitedIo,
+    Wait, ender, open::Place, output::Output, pairing::Pairing, thread::comm, thread_id::ThreadId,
+    wait::WaitedIo,
 };
 
 impl Pairing {
@@ -16,6 +17,11 @@ impl Pairing {
             self.losses.waits_unplaced += u64::from(is_early);
             self.place(thread, record);
         }
+    }
+
+    /// The users of the CPU during a thread's wait, which comes next.
+    pub fn queue(&mut self, record: &QueueRecord) {
+        self.queues.add(record);
     }
 
     /// An edge of the thread is here.
@@ -58,6 +64,8 @@ impl Pairing {
         let blocked_ns = record.ready_ns.saturating_sub(record.left_ns).min(duration_ns);
         let throttled_ns = record.throttled_ns.min(duration_ns - blocked_ns);
         let account = Account::ALL.get(usize::from(record.account)).copied().unwrap_or(Account::Other);
+        let waker_syscall = waker::syscall(record.waker);
+        let is_ended = ender::can_end(account, waker_syscall);
         let mut wait = Wait {
             phase,
             root,
@@ -70,18 +78,24 @@ impl Pairing {
             syscall: (record.syscall != NO_SYSCALL).then(|| u32::from(record.syscall)),
             left_cpu: u32::from(record.left_cpu),
             cpu: u32::from(record.cpu),
-            waker_tid: Some(waker::tid(record.waker)).filter(|tid| *tid != 0),
+            waker_tid: Some(waker::tid(record.waker)).filter(|tid| *tid != 0 && is_ended),
+            waker_syscall: (is_ended && waker_syscall != waker::UNSEEN).then(|| u32::from(waker_syscall)),
+            argument: (record.syscall != NO_SYSCALL).then_some(record.argument),
+            is_limited: record.header.flags & WAIT_LIMITED != 0,
+            limit_ms: (record.limit_ms != 0).then_some(record.limit_ms),
+            beside_tid: (record.beside_tid != 0).then_some(record.beside_tid),
             replaced_by_tid: record.replaced_by_tid,
             ran_before_tid: record.ran_before_tid,
             ran_before_tgid: record.ran_before_tgid,
             ran_before_comm: comm(&record.ran_before_comm),
+            users: self.queues.take(thread, record.header.time_ns, duration_ns - blocked_ns - throttled_ns),
             ns_tid: (record.ns_tid != 0).then_some(record.ns_tid),
             cgroup_number: (record.group != 0).then_some(record.group),
             cgroup: None,
             blame: None,
             io: WaitedIo::of(record, account),
         };
-        wait.blame = self.pasts.add(&wait, waker::syscall(record.waker));
+        wait.blame = self.pasts.add(&wait);
         if self.helpers.is_busy(thread.tgid) {
             self.waits.add(&wait);
         }

@@ -4,7 +4,7 @@
 
 pub mod calls_32;
 
-use guestscope_contract::{EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
+use guestscope_contract::{EdgeRecord, IoRecord, Kind, QueueRecord, TaskRecord, WaitRecord};
 
 /// A record from the kernel side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Record {
     Wait(WaitRecord),
     /// An I/O is done.
     Io(IoRecord),
+    /// Who used the CPU during the wait that follows.
+    Queue(QueueRecord),
 }
 
 impl Record {
@@ -27,6 +29,7 @@ impl Record {
             Record::Task(_, task) => task.header.time_ns,
             Record::Wait(wait) => wait.header.time_ns,
             Record::Io(io) => io.header.time_ns,
+            Record::Queue(queue) => queue.header.time_ns,
         }
     }
 }
@@ -50,6 +53,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
         Kind::Edge => Ok(Record::Edge(read(bytes)?)),
         Kind::Wait => Ok(Record::Wait(read(bytes)?)),
         Kind::Io => Ok(Record::Io(read(bytes)?)),
+        Kind::Queue => Ok(Record::Queue(read(bytes)?)),
         kind @ (Kind::Fork | Kind::Exec | Kind::Exit) => Ok(Record::Task(kind, read(bytes)?)),
     }
 }
@@ -67,6 +71,8 @@ unsafe impl Plain for TaskRecord {}
 unsafe impl Plain for WaitRecord {}
 // SAFETY: as above.
 unsafe impl Plain for IoRecord {}
+// SAFETY: as above.
+unsafe impl Plain for QueueRecord {}
 
 fn read<T: Plain>(bytes: &[u8]) -> Result<T, DecodeError> {
     // The ring rounds up to 8 bytes, as the sizes of records do; a longer record is not ours.
@@ -90,13 +96,14 @@ mod tests {
         }
 
         #[test]
-        fn a_record_needs_its_own_length(kind in 1_u32..7, bytes in 4_usize..600) {
+        fn a_record_needs_its_own_length(kind in 1_u32..8, bytes in 4_usize..600) {
             let mut record = vec![0_u8; bytes];
             record[..4].copy_from_slice(&kind.to_ne_bytes());
             let right = match kind {
                 1 => size_of::<EdgeRecord>(),
                 5 => size_of::<WaitRecord>(),
                 6 => size_of::<IoRecord>(),
+                7 => size_of::<QueueRecord>(),
                 _ => size_of::<TaskRecord>(),
             };
             prop_assert_eq!(decode(&record).is_ok(), bytes == right);

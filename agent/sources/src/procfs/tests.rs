@@ -110,7 +110,7 @@ fn the_end_of_a_thread_comes_after_its_edges() {
         .iter()
         .map(|record| match record {
             Record::Task(kind, _) => Some(*kind),
-            Record::Edge(_) | Record::Wait(_) | Record::Io(_) => None,
+            Record::Edge(_) | Record::Wait(_) | Record::Io(_) | Record::Queue(_) => None,
         })
         .collect();
     assert_eq!(kinds, [Some(Kind::Fork), None, None, Some(Kind::Exit)]);

@@ -70,6 +70,10 @@ pub struct Process {
     pub left: u64,
     /// Programs that it has replaced by others (`execve`) since it is tracked.
     pub replaced: u64,
+    /// Time of the last sample that met one of its threads on a CPU, CLOCK_MONOTONIC, ns.
+    pub sampled_ns: u64,
+    /// The thread of that sample.
+    pub sampled_tid: u64,
 }
 
 /// A thread's life up to `now_ns`, of one account: its ledger, and the open interval if it runs.

@@ -133,11 +133,7 @@ fn wait(phase: &Phase, after_ns: u64, duration_ns: u64) -> Wait {
         ran_before_tid: 99,
         ran_before_tgid: 98,
         ran_before_comm: "stress-ng-cpu".into(),
-        blame: None,
-        ns_tid: None,
-        cgroup_number: None,
-        cgroup: None,
-        io: None,
+        ..Wait::default()
     }
 }
 

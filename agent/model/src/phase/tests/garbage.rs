@@ -2,7 +2,8 @@
 //! with overflow checks), every phase that began comes out once, and sums hold.
 
 use guestscope_contract::{
-    EdgeRecord, FORK_LATE, IoRecord, Kind, TOKEN_CHILD_BITS, TaskRecord, WaitRecord, ledger::Ledger,
+    EdgeRecord, FORK_LATE, IoRecord, Kind, QueueRecord, TOKEN_CHILD_BITS, TaskRecord, WaitRecord,
+    ledger::Ledger,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -20,8 +21,8 @@ fn word() -> impl Strategy<Value = u64> {
 
 /// A record of any bytes, but of a known kind and the length of that kind.
 fn any_record() -> impl Strategy<Value = Record> {
-    let kind = prop_oneof![5 => Just(1), 1 => 2..=6_u32];
-    // Eleven words, over and over: an edge has 52, so each field meets any of them, and drawing stays cheap.
+    let kind = prop_oneof![5 => Just(1), 1 => 2..=7_u32];
+    // Eleven words, over and over: an edge has 77, so each field meets any of them, and drawing stays cheap.
     (kind, vec(word(), 11)).prop_map(|(kind, words)| {
         let words = words.into_iter().cycle().take(size_of::<EdgeRecord>() / 8);
         let mut bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
@@ -30,6 +31,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             Some(Kind::Edge) => size_of::<EdgeRecord>(),
             Some(Kind::Wait) => size_of::<WaitRecord>(),
             Some(Kind::Io) => size_of::<IoRecord>(),
+            Some(Kind::Queue) => size_of::<QueueRecord>(),
             _ => size_of::<TaskRecord>(),
         });
         decode(&bytes).expect("kind and length are right")
@@ -71,6 +73,11 @@ fn meeting_record() -> impl Strategy<Value = Record> {
                         (wait.tid, wait.tgid, wait.born_ns) = (tid, tgid, born_ns);
                         wait.header.time_ns = time_ns;
                         Record::Wait(wait)
+                    }
+                    Record::Queue(mut queue) => {
+                        (queue.tid, queue.tgid, queue.born_ns) = (tid, tgid, born_ns);
+                        queue.header.time_ns = time_ns;
+                        Record::Queue(queue)
                     }
                     Record::Io(mut io) => {
                         (io.tid, io.tgid, io.born_ns) = (tid, tgid, born_ns);
@@ -126,6 +133,9 @@ fn ledger_of(record: &Record) -> Ledger {
         Record::Task(_, task) => task.ledger,
         Record::Wait(wait) => {
             Ledger { tid: wait.tid, tgid: wait.tgid, born_ns: wait.born_ns, ..Ledger::EMPTY }
+        }
+        Record::Queue(queue) => {
+            Ledger { tid: queue.tid, tgid: queue.tgid, born_ns: queue.born_ns, ..Ledger::EMPTY }
         }
         Record::Io(io) => Ledger { tid: io.tid, tgid: io.tgid, born_ns: io.born_ns, ..Ledger::EMPTY },
     }

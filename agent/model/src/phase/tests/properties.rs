@@ -186,7 +186,7 @@ proptest! {
         let mut last_numbers: HashMap<u32, (u32, u32)> = HashMap::new();
         for (record, lost) in model.records.iter().zip(lost.iter().cycle()) {
             match record {
-                Record::Task(..) | Record::Wait(_) | Record::Io(_) => pairing.record(record),
+                Record::Task(..) | Record::Wait(_) | Record::Io(_) | Record::Queue(_) => pairing.record(record),
                 Record::Edge(_) if *lost => {}
                 Record::Edge(edge) => {
                     begun += usize::from(matches!(edge.operation as u8, 1 | 2));

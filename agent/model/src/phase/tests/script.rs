@@ -200,6 +200,8 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
         Some("exit_group") => libc::SYS_exit_group as i32,
         Some("sched_yield") => libc::SYS_sched_yield as i32,
         Some(unknown) => panic!("no such system call here: {unknown}"),
+        None if line.words[0] == "lock" => libc::SYS_futex as i32,
+        None if line.words[0] == "other" => libc::SYS_munmap as i32,
         None => -1,
     };
     let last = live.edges.values().copied().max().unwrap_or(0);
@@ -223,6 +225,9 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
         edge: edge_mark(edge),
         device: number("device=", 0) as u32,
         ns_tid: number("ns_tid=", 0) as u32,
+        beside_tid: 0,
+        limit_ms: 0,
+        argument: 0,
         group: number("group=", 0),
         ran_before_comm: *b"stress\0\0\0\0\0\0\0\0\0\0",
     }

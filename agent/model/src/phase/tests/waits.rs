@@ -190,7 +190,7 @@ fn a_wait_for_another_thread_is_explained_by_what_that_one_was_kept_from() {
         160 10/12 wait lock from=110 ready=158 waker=20
         170 10/11 wait other from=115 ready=169 waker=12
         180 10/10 wait lock from=105 ready=179 waker=11
-        190 10/10 wait sleep from=181 ready=189 waker=11
+        190 10/10 wait sleep from=181 ready=189 waker=11 by=sched_yield
         200 10/10 end 262144
         210 20/20 exit
         300 10/11 wait lock from=130 ready=299 waker=20
@@ -199,7 +199,7 @@ fn a_wait_for_another_thread_is_explained_by_what_that_one_was_kept_from() {
     wait behind stress  10/12  110..160  outside, lock 48, runq 2, woken by 20, for 20 in throttled 25, 1 away
     wait behind stress  10/11  115..170  outside, other 54, runq 1, woken by 12, for 20 in throttled 25, 2 away
     wait behind stress  10/10  105..180  in phase 1 of 1, lock 74, runq 1, woken by 11, for 20 in throttled 25, 3 away
-    wait behind stress  10/10  181..190  in phase 1 of 1, sleep 8, runq 1, woken by 11
+    wait behind stress  10/10  181..190  in phase 1 of 1, sleep 8, runq 1
     request job #1      10/10  100..200  cpu 100, helper's runq while waiting 3
     thread python       20/20  12..210   cpu 198, exited
     process python      20/20  12..210   cpu 198
@@ -231,11 +231,11 @@ fn a_wait_that_an_interrupt_may_have_ended_is_explained_where_somebody_handed_so
     wait behind stress  10/11  131..140  outside, runq 9
     wait behind stress  10/10  131..150  in phase 1 of 1, net 18, runq 1, woken by 11, for 11 in runq 9, 1 away
     wait behind stress  10/11  151..160  outside, runq 9
-    wait behind stress  10/10  151..170  in phase 1 of 1, poll 18, runq 1, woken by 11
+    wait behind stress  10/10  151..170  in phase 1 of 1, poll 18, runq 1
     wait behind stress  10/11  171..180  outside, runq 9
-    wait behind stress  10/10  171..190  in phase 1 of 1, net 18, runq 1, woken by 11
+    wait behind stress  10/10  171..190  in phase 1 of 1, net 18, runq 1
     wait behind stress  10/11  191..195  outside, runq 4
-    wait behind stress  10/10  191..198  in phase 1 of 1, block_io 6, runq 1, woken by 11
+    wait behind stress  10/10  191..198  in phase 1 of 1, block_io 6, runq 1
     request job #1      10/10  100..200  cpu 100, helper's runq while waiting 32, helper's block_io while waiting 14
     ");
 }
