@@ -1,17 +1,22 @@
 //! Why there is no kernel side, and what to do then.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use aya::programs::ProgramError;
 use guestscope_base::Hint;
 
-use super::supplied::SuppliedError;
 use crate::{
     descriptors::TooFew,
     facts::{btf::BtfError, formats::FormatError},
     failure,
     untrusted::Shown as _,
 };
+
+/// Ten times a distribution's kernel with all its modules. A device file would never end.
+pub(super) const MOST_BYTES: u64 = 256 << 20;
 
 /// Why nothing can be observed on this kernel.
 #[derive(Debug, thiserror::Error)]
@@ -88,5 +93,31 @@ impl Hint for LoadError {
             LoadError::Missing(_) | LoadError::Damaged(_) => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+/// Why a supplied file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SuppliedError {
+    /// It could not be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// A folder, a pipe, a device.
+    #[error("not an ordinary file")]
+    Kind,
+    /// More than any kernel's.
+    #[error("larger than {} MiB", MOST_BYTES >> 20)]
+    Large,
+    /// It contains no BTF, or BTF without what the programs need.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// The file does not fit this kernel.
+    #[error("it is of another kernel: {0}")]
+    Foreign(String),
+}
+
+impl SuppliedError {
+    pub(super) fn at(self, path: &Path) -> LoadError {
+        LoadError::Supplied { path: path.to_owned(), source: self }
     }
 }

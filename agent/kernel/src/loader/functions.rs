@@ -25,7 +25,7 @@ use guestscope_contract::{
 };
 
 pub use super::uprobe::Spot;
-use super::{LoadError, LoadOptions, uprobe};
+use super::{LoadError, options::LoadOptions, uprobe};
 
 const BEGIN: &str = "function_begin";
 const END: &str = "function_end";

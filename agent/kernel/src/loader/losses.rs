@@ -8,7 +8,7 @@ use std::{
 use aya::{maps::PerCpuArray, programs::Program};
 use guestscope_contract::Counter;
 
-use super::{LoadError, Loaded};
+use super::{LoadError, loaded::Loaded};
 use crate::health::KernelLosses;
 
 impl Loaded {

@@ -3,12 +3,15 @@
 //! All of it is removed when this process ends: nothing is pinned. Records are read elsewhere.
 
 mod clock_error;
+mod clocks;
 mod error;
 pub mod functions;
 mod hooks;
+mod loaded;
 mod losses;
 pub mod marks;
 mod offsets;
+mod options;
 mod pulse;
 mod requests;
 mod sampler;
@@ -18,34 +21,26 @@ mod tracked;
 mod uprobe;
 mod visit;
 
-use std::{
-    os::fd::{AsFd as _, BorrowedFd},
-    path::PathBuf,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{os::fd::AsFd as _, sync::Arc, thread};
 
 use aya::{
     Ebpf, EbpfLoader,
-    maps::{Array, Queue, RingBuf},
+    maps::{Array, Queue},
     programs::{Program, ProgramError},
 };
-use guestscope_contract::{GPU_MAJORS, Position, SLOTS, ledger::Ledger, visit::TARGETS_MOST};
+use guestscope_contract::{Position, visit::TARGETS_MOST};
 use nix::{
     sched::{CloneFlags, unshare},
     unistd::chroot,
 };
 
-use self::{offsets::Offsets, pulse::Pulses, sampler::Sampler, spin::PidNamespace};
+use self::{offsets::Offsets, spin::PidNamespace};
 use crate::{
     carried,
     facts::{btf::KERNEL_BTF_FOLDER, gpu, permission, syscalls},
     health::{Fidelity, Outcome, Verdict},
     platform::{Root, topology},
     probes::{FAMILIES, Place, phase, socket},
-    pump::Rings,
-    watched::Watched,
 };
 
 pub use clock_error::ClockError;
@@ -53,9 +48,14 @@ pub use error::LoadError;
 pub use functions::FunctionProbes;
 pub use hooks::Prepared;
 pub use marks::Marks;
-pub use supplied::SuppliedError;
 pub use tracked::Tracked;
 pub use visit::{VisitError, Visits};
+
+pub use self::{
+    error::SuppliedError,
+    loaded::Loaded,
+    options::{Knowledge, LoadOptions, WAIT_THRESHOLD},
+};
 
 /// Bytes in a ring that wake the agent before its timer does: an eighth of the event ring.
 const WAKE_BYTES: u32 = 128 << 10;
@@ -74,95 +74,12 @@ const PER_THREAD: [&str; 10] = [
     "FREE_PROCESSES",
 ];
 
-/// Options of loading.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is asked for by itself")]
-pub struct LoadOptions {
-    /// Threads that can be tracked at once.
-    pub slots: u32,
-    /// Keep the kernel side's log messages, for [`Loaded::logger`].
-    pub log: bool,
-    /// Hand over waits of at least this length, up to 4.29 s; zero for none.
-    pub wait_threshold: Duration,
-    /// Prepare to find threads that run already: [`Loaded::visit`].
-    pub visits: bool,
-    /// Source of the programs' knowledge of this kernel.
-    pub knowledge: Knowledge,
-    /// Prepare to follow calls of functions: [`Loaded::functions`].
-    pub functions: bool,
-    /// Major numbers of devices that count as graphics processors; none for those of this kernel's drivers.
-    pub gpus: Option<[u32; GPU_MAJORS]>,
-    /// Ports and paths whose requests shall be known by their sockets.
-    pub requests: Vec<Watched>,
-    /// Requests that a source marks begin when they arrived.
-    pub arrivals: bool,
-}
-
-/// Source of the programs' knowledge of a kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Knowledge {
-    /// The kernel's own BTF; where it has none, the formats of its tracepoints.
-    #[default]
-    Own,
-    /// This BTF file, as if the kernel had no BTF.
-    File(PathBuf),
-    /// The formats of the kernel's tracepoints, as if it had no BTF.
-    Formats,
-}
-
-impl From<Option<PathBuf>> for Knowledge {
-    fn from(file: Option<PathBuf>) -> Self {
-        file.map_or(Knowledge::Own, Knowledge::File)
-    }
-}
-
-/// Shorter waits explain nothing that a person would look at, and are many.
-pub const WAIT_THRESHOLD: Duration = Duration::from_micros(100);
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self {
-            slots: SLOTS,
-            log: false,
-            wait_threshold: WAIT_THRESHOLD,
-            visits: true,
-            knowledge: Knowledge::Own,
-            functions: false,
-            gpus: None,
-            requests: Vec::new(),
-            arrivals: false,
-        }
-    }
-}
-
-/// A ledger as a map's value.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-struct LedgerValue(Ledger);
-// SAFETY: a transparent wrapper of integers without padding.
-unsafe impl aya::Pod for LedgerValue {}
-
 /// A position as a map's value.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 struct PositionValue(Position);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl aya::Pod for PositionValue {}
-
-/// Programs in the kernel. Dropping it removes them.
-pub struct Loaded {
-    ebpf: Ebpf,
-    /// Fidelity of the observation.
-    pub fidelity: Fidelity,
-    /// The outcome of each hook.
-    pub verdicts: Vec<Verdict>,
-    pulses: Box<Pulses>,
-    sampler: Box<Sampler>,
-    /// The marker's probe.
-    pub marks: Arc<Marks>,
-    /// Probes for functions, if requested, until they are taken.
-    pub functions: Option<Box<FunctionProbes>>,
-}
 
 /// Loads everything and attaches all but the marker's probe.
 pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
@@ -284,66 +201,4 @@ fn fill_topology(ebpf: &mut Ebpf, positions: &[Position]) -> Result<(), LoadErro
         topology.set(cpu, PositionValue(*position), 0)?;
     }
     Ok(())
-}
-
-impl Loaded {
-    /// Keeps the clocks: of CPUs that came since the last look, and of threads when theirs cost too much.
-    pub fn keep_clocks(&mut self) {
-        self.keep_pulses();
-        self.keep_sampling();
-    }
-
-    /// Reads the kernel side's messages; they go to `logger` whenever it is flushed.
-    pub fn logger<L: log::Log>(&mut self, logger: L) -> Result<aya_log::EbpfLogger<L>, aya_log::Error> {
-        aya_log::EbpfLogger::init_with_logger(&mut self.ebpf, logger)
-    }
-
-    /// The rings; to be taken once.
-    pub fn take_rings(&mut self) -> Result<Rings, LoadError> {
-        let mut ring = |name| {
-            let map = self.ebpf.take_map(name).ok_or(LoadError::Missing(name))?;
-            RingBuf::try_from(map).map_err(LoadError::from)
-        };
-        Ok(Rings { edges: ring("EDGES")?, events: ring("EVENTS")?, waits: ring("WAITS")? })
-    }
-
-    /// The program that a task runs on itself to become tracked.
-    pub fn adopt_program(&self) -> Result<BorrowedFd<'_>, LoadError> {
-        let program = self.ebpf.program("adopt").ok_or(LoadError::Missing("adopt"))?;
-        let failed = |source| LoadError::Program { hook: "raw_tp/adopt", source };
-        let Program::RawTracePoint(program) = program else { return Err(LoadError::Missing("adopt")) };
-        Ok(program.fd().map_err(failed)?.as_fd())
-    }
-
-    /// Marks the hook of the marker as failed, with the reason.
-    pub fn marker_failed(&mut self, why: &str) {
-        let of_markers = |verdict: &&mut Verdict| phase::HOOKS.iter().any(|hook| hook.id == verdict.hook);
-        for verdict in self.verdicts.iter_mut().filter(of_markers) {
-            verdict.outcome = Outcome::Broken;
-            verdict.consequence = format!("phases are missing: {why}");
-            verdict.remedy = Some(phase::REMEDY.to_owned());
-        }
-    }
-
-    /// A thread's ledger now; none if it kept changing between two reads.
-    pub fn ledger(&self, slot: u16) -> Option<Ledger> {
-        let ledgers: Array<_, LedgerValue> = Array::try_from(self.ebpf.map("LEDGERS")?).ok()?;
-        let mut before = ledgers.get(&u32::from(slot), 0).ok()?.0;
-        for _ in 0..8 {
-            let again = ledgers.get(&u32::from(slot), 0).ok()?.0;
-            // Two equal copies do not suffice where a hypervisor may stop the writer in the middle of its
-            // change.
-            if again == before && (again.task == 0 || again.is_whole()) {
-                // A returned slot keeps its last holder's numbers.
-                return (again.task != 0).then_some(again);
-            }
-            before = again;
-        }
-        None
-    }
-
-    /// The programs, for the statistics that `cargo xtask bench` reads.
-    pub fn programs(&self) -> impl Iterator<Item = (&str, &Program)> {
-        self.ebpf.programs()
-    }
 }

@@ -21,7 +21,7 @@ use crate::{
     probes::{FAMILIES, Hook, Place},
 };
 
-use super::{Knowledge, LoadError, supplied};
+use super::{LoadError, options::Knowledge, supplied};
 
 /// The registers that the object reads are those of the processor that the agent is built for.
 static IS_ARM64: u32 = cfg!(target_arch = "aarch64") as u32;

@@ -5,13 +5,13 @@
 //! judges the beats.
 
 use aya::{
-    maps::{Array, MapData, RingBuf},
-    programs::perf_event::{PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy, SoftwareEvent},
+    maps::{Array, RingBuf},
+    programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
     util::online_cpus,
 };
 use guestscope_contract::pause::{BEAT_NS, GapRecord, Pulse};
 
-use super::{Loaded, clock_error::ClockError};
+use super::{clock_error::ClockError, loaded::Loaded};
 use crate::{
     health::Outcome,
     probes::{Place, pause},
@@ -25,16 +25,6 @@ const PROGRAM: &str = "pulse";
 struct PulseValue(Pulse);
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl aya::Pod for PulseValue {}
-
-/// The clocks that beat.
-#[derive(Default)]
-pub(super) struct Pulses {
-    cpus: Vec<u32>,
-    links: Vec<PerfEventLinkId>,
-    gaps: Option<RingBuf<MapData>>,
-    /// The last attempt failed.
-    has_failed: bool,
-}
 
 impl Loaded {
     /// Starts the pulses of all CPUs for the first time. No later attempt is sure to come, so this makes two.

@@ -6,7 +6,7 @@ use aya::{
 };
 use guestscope_contract::connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch};
 
-use super::{LoadError, LoadOptions};
+use super::{LoadError, options::LoadOptions};
 use crate::{
     health::{Outcome, Verdict},
     probes::{Hook, socket},

@@ -20,7 +20,7 @@ use aya::{
 };
 use guestscope_contract::{Counter, SAMPLES_PER_S};
 
-use super::{Loaded, clock_error::ClockError};
+use super::{clock_error::ClockError, loaded::Loaded};
 use crate::{
     descriptors,
     health::{Outcome, Verdict},
@@ -38,20 +38,6 @@ const WINDOW: Duration = Duration::from_millis(200);
 /// Maximum number of threads with separate clocks; the threads that they start inherit theirs. Each takes two
 /// descriptors.
 const THREADS_MOST: usize = 1024;
-
-/// The clocks.
-#[derive(Default)]
-pub(super) struct Sampler {
-    threads: Vec<PerfEventLinkId>,
-    cpus: Vec<u32>,
-    on_cpus: Vec<PerfEventLinkId>,
-    /// Context switches of the guest at that time; where CPUs have the clocks, ticks by CPU.
-    counted: Option<(Instant, Vec<u64>)>,
-    /// CPUs cannot have clocks here.
-    is_refused: bool,
-    /// The last attempt to start the clocks of all CPUs failed.
-    has_failed: bool,
-}
 
 impl Loaded {
     /// Samples the calling thread and all threads that it starts from now on, from their first instruction;

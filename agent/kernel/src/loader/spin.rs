@@ -10,7 +10,7 @@ use aya::{
 };
 use guestscope_contract::SpinCode;
 
-use super::Loaded;
+use super::loaded::Loaded;
 
 /// The agent's PID namespace, in which it and the programs number processes alike.
 pub(super) struct PidNamespace {

@@ -6,7 +6,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _},
+    io::Read as _,
     os::{
         fd::{AsFd as _, AsRawFd as _},
         unix::net::UnixDatagram,
@@ -17,42 +17,14 @@ use std::{
 use aya::{Ebpf, programs::Program};
 use guestscope_contract::fields::{TRIAL_CLOCK, TRIAL_CPU, TRIAL_FILES, TRIAL_IDENTITY, TRIAL_REGISTERS};
 
-use super::LoadError;
-use crate::facts::{
-    btf::{Btf, BtfError},
-    on_self::run_on_self,
+use super::{
+    LoadError,
+    error::{MOST_BYTES, SuppliedError},
 };
+use crate::facts::{btf::Btf, on_self::run_on_self};
 
-/// Ten times a distribution's kernel with all its modules. A device file would never end.
-const MOST_BYTES: u64 = 256 << 20;
 /// The trial's name in errors.
 const TRIAL: &str = "raw_tp/trial";
-
-/// Why a supplied file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SuppliedError {
-    /// It could not be read.
-    #[error(transparent)]
-    Read(#[from] io::Error),
-    /// A folder, a pipe, a device.
-    #[error("not an ordinary file")]
-    Kind,
-    /// More than any kernel's.
-    #[error("larger than {} MiB", MOST_BYTES >> 20)]
-    Large,
-    /// It contains no BTF, or BTF without what the programs need.
-    #[error(transparent)]
-    Btf(#[from] BtfError),
-    /// The file does not fit this kernel.
-    #[error("it is of another kernel: {0}")]
-    Foreign(String),
-}
-
-impl SuppliedError {
-    pub(super) fn at(self, path: &Path) -> LoadError {
-        LoadError::Supplied { path: path.to_owned(), source: self }
-    }
-}
 
 /// The file, parsed.
 pub(super) fn read(path: &Path) -> Result<Btf, SuppliedError> {

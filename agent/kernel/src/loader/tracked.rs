@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use aya::maps::{HashMap, MapData};
 
-use super::Loaded;
+use super::loaded::Loaded;
 
 /// The initial PID namespace's inode (PROC_PID_INIT_INO).
 const INITIAL: u64 = 0xefff_fffc;

@@ -14,7 +14,7 @@ use aya::{
 };
 use guestscope_contract::visit::{TARGETS_MOST, Visit};
 
-use super::{LoadError, Loaded};
+use super::{LoadError, loaded::Loaded};
 use crate::{failure, health::Outcome, probes::attach};
 use guestscope_base::Hint;
 

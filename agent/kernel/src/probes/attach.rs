@@ -1,6 +1,6 @@
 //! Table: the hook of family `attach`, which finds threads that run already.
 
-use super::{Hook, Place};
+use super::hook::{Hook, Place};
 
 /// Needed only by `attach`.
 pub const HOOKS: &[Hook] = &[Hook {

@@ -1,6 +1,6 @@
 //! Table: the hooks of family `block`, which count threads' I/O on block devices, and how long that takes.
 
-use super::{Hook, tracepoint};
+use super::hook::{Hook, tracepoint};
 
 /// The accounts do not need them.
 pub const HOOKS: &[Hook] = &[

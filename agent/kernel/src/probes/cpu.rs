@@ -1,6 +1,6 @@
 //! Table: the hooks of family `cpu`, which look inside account `cpu`.
 
-use super::{Hook, Place};
+use super::hook::{Hook, Place};
 
 /// Without it the accounts are the same, and the content of `cpu` is unknown.
 pub const HOOKS: &[Hook] = &[Hook {

@@ -1,6 +1,6 @@
 //! Table: the hooks of family `net`, which count what threads send and receive.
 
-use super::{Hook, tracepoint};
+use super::hook::{Hook, tracepoint};
 
 /// The accounts do not need them.
 pub const HOOKS: &[Hook] = &[

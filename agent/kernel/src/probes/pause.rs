@@ -1,6 +1,6 @@
 //! Table: the hooks of family `pause`, which show whether the whole machine was stopped.
 
-use super::{Hook, Place, tracepoint};
+use super::hook::{Hook, Place, tracepoint};
 
 /// Without them a pause counts in the running accounts, unnoticed.
 pub const HOOKS: &[Hook] = &[

@@ -17,7 +17,7 @@ use object::{
     },
 };
 
-use super::{Hook, Place};
+use super::hook::{Hook, Place};
 use crate::{guarded, untrusted::Shown as _};
 
 /// One hook, in every file that contains the library.

@@ -1,6 +1,6 @@
 //! Table: the hooks of family `sched`, which keep the ledgers.
 
-use super::{Hook, Place, tracepoint};
+use super::hook::{Hook, Place, tracepoint};
 
 /// All but one are required: without them the accounts would be wrong, not just coarser.
 pub const HOOKS: &[Hook] = &[

@@ -1,6 +1,6 @@
 //! Table: the hooks of family `socket`, attached only where requests shall be known by their sockets.
 
-use super::{Hook, Place, Twin};
+use super::hook::{Hook, Place, Twin};
 
 /// A tracepoint's hook, with its twin; `id` differs where another family has a hook there as well.
 macro_rules! hook {

@@ -1,6 +1,6 @@
 //! Table: the hooks of family `throttle`, which splits waiting for a CPU from lack of quota.
 
-use super::{Hook, tracepoint};
+use super::hook::{Hook, tracepoint};
 
 /// The clock itself is read by family `sched`, where waits begin and end.
 pub const HOOKS: &[Hook] = &[

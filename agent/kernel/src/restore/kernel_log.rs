@@ -14,7 +14,7 @@ use std::{
     path::Path,
 };
 
-use super::Records;
+use super::records::Records;
 
 /// The log's device.
 pub const PATH: &str = "/dev/kmsg";

@@ -9,12 +9,11 @@
 
 mod found;
 pub mod kernel_log;
+mod records;
 pub mod uevents;
 pub mod vmclock;
 
 use std::{
-    io,
-    os::fd::AsRawFd,
     path::Path,
     time::{Duration, Instant},
 };
@@ -22,7 +21,7 @@ use std::{
 use tokio::io::{Interest, unix::AsyncFd};
 
 pub use self::found::{RestoreSource, State, find};
-use self::{kernel_log::KernelLog, uevents::Uevents, vmclock::VmClock};
+use self::{kernel_log::KernelLog, records::Records, uevents::Uevents, vmclock::VmClock};
 use crate::{
     clock, out,
     phase::{Restored, RestoredBy},
@@ -39,15 +38,6 @@ const LAST: usize = 4096;
 enum Witness {
     Log,
     Uevent,
-}
-
-/// A source that is read record by record, without waiting.
-trait Records: AsRawFd {
-    /// Name for people.
-    const NAME: &'static str;
-
-    /// Whether the next record reports a new generation. `WouldBlock` where there is none.
-    fn next_tells(&mut self) -> io::Result<bool>;
 }
 
 /// The watched sources.

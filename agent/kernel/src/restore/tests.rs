@@ -2,7 +2,10 @@
 
 use std::{
     io::{self, Write as _},
-    os::{fd::RawFd, unix::net::UnixStream},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::net::UnixStream,
+    },
 };
 
 use super::*;

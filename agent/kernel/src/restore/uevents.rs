@@ -17,7 +17,7 @@ use nix::{
     },
 };
 
-use super::Records;
+use super::records::Records;
 
 /// The kernel's multicast group, ahead of any daemon.
 const KERNEL_GROUP: u32 = 1;
