@@ -4,7 +4,7 @@ use std::path::Path;
 
 use guestscope_contract::SOURCES;
 
-use super::{Inherited, Kind, Report, Selected, Wishes};
+use super::{Inherited, Kind, Report, Wishes, selected::Selected};
 use crate::{
     phase::{Made, Sources},
     untrusted::Untrusted,

@@ -7,7 +7,7 @@ use std::{fs::File, os::unix::fs::FileExt as _};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-use super::{golang, symbols::Found};
+use super::{found::Found, golang};
 
 /// Most bytes of a function: the largest of PyTorch's and of the Linux kernel have less.
 pub(super) const MOST_BYTES: u64 = 1 << 20;

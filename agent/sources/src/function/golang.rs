@@ -7,31 +7,14 @@
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
-use guestscope_contract::calls::{Argument, GO_EXECUTE, GO_EXIT, GO_SCHEDULE};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::{LittleEndian, read::elf::SectionHeader as _};
 
-use super::{
-    placed::{Place, Registers},
-    symbols::{self, Found, SymbolError},
-};
-use crate::{
-    loader::functions::{Carrier, Spot},
-    probes::phase::{self, Tables},
-    untrusted::Untrusted,
-};
+use super::{found::SymbolError, registers::Registers};
+use crate::probes::phase::{self, Tables};
 
 /// A thread gives its goroutine up and looks for another one.
 pub(super) const SCHEDULE: &str = "runtime.schedule";
-/// Functions of the runtime that move goroutines, each by its names in different versions, with the event
-/// that it reports. Behind a system call a thread that may not go on queues its goroutine, and may then sleep
-/// before it looks for another one; the second name is that of 1.26.
-const SCHEDULER: [(&[&str], u64); 4] = [
-    (&[SCHEDULE], GO_SCHEDULE),
-    (&["runtime.exitsyscall0", "runtime.exitsyscallNoP"], GO_SCHEDULE),
-    (&["runtime.execute"], GO_EXECUTE),
-    (&["runtime.goexit0"], GO_EXIT),
-];
 /// Registers of a call's words: x86-64's ax, bx, cx, di, si, r8, r9, r10, r11; arm64's x0 to x15.
 pub(super) const ARGUMENTS: Registers =
     Registers { x86_64: &[80, 40, 88, 112, 104, 72, 64, 56, 48], arm64: 16 };
@@ -90,31 +73,6 @@ fn entry_arm64(bytes: &[u8], offset: u64) -> u64 {
         has_asked |= word == LOAD_GUARD_ARM64;
     }
     offset
-}
-
-/// The probes on this program's scheduler.
-pub(super) fn scheduler(file: &File) -> Result<Place, SymbolError> {
-    let mut begins = Vec::new();
-    for (names, event) in SCHEDULER {
-        for found in first_of(file, names)? {
-            let begin = begin_of(file, (found.offset, found.bytes));
-            let begin = begin.map_err(|error| SymbolError::Read(error.kind()))?;
-            begins.push(Spot { offset: entry(&begin, found.offset), event, ..Spot::default() });
-        }
-    }
-    let name = Untrusted::from("goroutines");
-    Ok(Place { name, begins, ends: Vec::new(), on: Carrier::Scheduler, argument: Argument::default() })
-}
-
-/// The function that has the first of these names that the file has.
-fn first_of(file: &File, names: &[&'static str]) -> Result<Vec<Found>, SymbolError> {
-    for name in names {
-        match symbols::find(file, name) {
-            Err(SymbolError::NotThere(_)) => {}
-            found => return found,
-        }
-    }
-    Err(SymbolError::NoScheduler(names.first().copied().unwrap_or_default()))
 }
 
 /// The first instructions of a function with this offset and size.

@@ -6,27 +6,30 @@
 
 mod code;
 mod error;
+mod found;
 mod golang;
 mod names;
 mod pclntab;
+mod place;
 mod placed;
 mod presets;
+mod registers;
+mod scheduler;
 mod soname;
 mod spec;
+mod state;
 mod symbols;
 mod table;
 mod unwind;
 mod usdt;
+mod wanted;
 
 use std::{
     collections::HashSet,
-    fs::{File, Metadata, OpenOptions},
+    fs::{File, OpenOptions},
     os::{
         fd::AsRawFd as _,
-        unix::{
-            ffi::OsStrExt as _,
-            fs::{MetadataExt as _, OpenOptionsExt as _},
-        },
+        unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -37,9 +40,11 @@ use guestscope_contract::calls::GOROUTINES;
 pub use self::spec::{Asked, parse};
 use self::{
     error::FunctionError,
-    placed::{Place, Placed},
+    place::Place,
+    placed::Placed,
     soname::has_name,
-    spec::{Wanted, What},
+    state::State,
+    wanted::{Wanted, What},
 };
 use super::Kind;
 use crate::{
@@ -63,21 +68,6 @@ const LEFT_OUT: [&str; 3] = [
 /// Folders of libraries that are named without a folder.
 const FOLDERS: [&str; 6] =
     ["/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/usr/local/lib", "/usr/lib"];
-
-/// State of a file: number, time of change and length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct State {
-    number: (u64, u64),
-    changed: (i64, i64),
-    bytes: u64,
-}
-
-impl State {
-    fn of(metadata: &Metadata) -> Self {
-        let number = (metadata.dev(), metadata.ino());
-        Self { number, changed: (metadata.ctime(), metadata.ctime_nsec()), bytes: metadata.size() }
-    }
-}
 
 /// The phases asked for, and the files that were searched for them.
 pub struct Functions {
@@ -200,7 +190,7 @@ impl Functions {
         }
         // Read errors are reported elsewhere.
         let Some(file) = guarded::open_found(found).ok().filter(golang::is_program) else { return };
-        let scheduler = golang::scheduler(&file).map_err(FunctionError::from);
+        let scheduler = scheduler::scheduler(&file).map_err(FunctionError::from);
         let put = scheduler.and_then(|place| self.put(None, place, (FOLLOWED, state), (found, path)));
         if let Err(error) = put {
             let text = format!("`{}` {error}: requests do not follow its goroutines", path.shown());
@@ -235,7 +225,7 @@ impl Functions {
         self.files().failures.extend(left_out);
         let is_go = places.iter().any(|place| place.on == Carrier::Goroutine);
         if is_go && !self.files().placed.iter().any(|placed| placed.follows(state)) {
-            self.put(None, golang::scheduler(&file)?, (FOLLOWED, state), (found, path))?;
+            self.put(None, scheduler::scheduler(&file)?, (FOLLOWED, state), (found, path))?;
         }
         for place in places {
             self.put(Some(wanted), place, (index, state), (found, path))?;

@@ -8,19 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guestscope_contract::{
-    NAME_BYTES, Source,
-    calls::{ARGUMENTS_X86_64, Argument, ArgumentKind, Function},
-};
+use guestscope_contract::{NAME_BYTES, Source, calls::Function};
 
-use super::{
-    State, code,
-    error::FunctionError,
-    golang,
-    spec::Wanted,
-    symbols::{self, Found},
-    table::{self, Way},
-};
+use super::{error::FunctionError, place::Place, state::State, wanted::Wanted};
 use crate::{
     descriptors,
     loader::{
@@ -41,91 +31,6 @@ const LOOKS: u32 = 2;
 const BETWEEN: Duration = Duration::from_millis(500);
 /// Time that open calls get to end before the probes go.
 const LAST_CALLS: Duration = Duration::from_secs(1);
-
-/// Registers of the arguments of C: on arm64 x0 to x7.
-const ARGUMENTS: Registers = Registers { x86_64: &ARGUMENTS_X86_64, arm64: 8 };
-
-/// Probes of one phase.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// Name for people.
-    pub(super) name: Untrusted,
-    pub(super) begins: Vec<Spot>,
-    pub(super) ends: Vec<Spot>,
-    pub(super) on: Carrier,
-    pub(super) argument: Argument,
-}
-
-impl Place {
-    /// Entry and exits of each matching function. Those that cannot be followed are left out, and the reasons
-    /// returned, unless there is no other.
-    pub(super) fn of_functions(
-        file: &File,
-        symbol: &str,
-        argument: Option<u8>,
-    ) -> Result<(Vec<Self>, Vec<String>), FunctionError> {
-        let found = match Way::parse(symbol) {
-            Some(way) => vec![table::find(file, &way)?],
-            None => symbols::find(file, symbol)?,
-        };
-        let (mut places, mut left_out) = (Vec::new(), Vec::new());
-        for found in &found {
-            match Self::of_function(file, found, argument) {
-                Ok(place) => places.push(place),
-                Err(error) => left_out.push((found, error)),
-            }
-        }
-        if places.is_empty()
-            && let Some((_, error)) = left_out.pop()
-        {
-            return Err(error);
-        }
-        let text = |(found, error): (&Found, FunctionError)| format!("{error}: {}", found.name);
-        Ok((places, left_out.into_iter().map(text).collect()))
-    }
-
-    fn of_function(file: &File, found: &Found, argument: Option<u8>) -> Result<Self, FunctionError> {
-        let code::Ways { entry, exits } = code::ways(file, found)?;
-        let spot = |offset| Spot { offset, ..Spot::default() };
-        let registers = if found.is_go { golang::ARGUMENTS } else { ARGUMENTS };
-        let argument = match argument {
-            None => Argument::default(),
-            Some(number) => Argument {
-                kind: ArgumentKind::Register as u32,
-                register: registers.of(number).ok_or(FunctionError::NotInRegister(number))?,
-                bytes: 8,
-                ..Argument::default()
-            },
-        };
-        Ok(Self {
-            name: found.name.clone(),
-            begins: vec![spot(entry)],
-            ends: exits.into_iter().map(spot).collect(),
-            on: if found.is_go { Carrier::Goroutine } else { Carrier::Thread },
-            argument,
-        })
-    }
-}
-
-/// Where a call has arguments that are passed in registers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Registers {
-    /// Offsets in `pt_regs`, bytes.
-    pub(super) x86_64: &'static [usize],
-    /// Number of registers, from x0 on.
-    pub(super) arm64: usize,
-}
-
-impl Registers {
-    /// Offset of an argument, 1 for the first, among the registers that a probe gets.
-    fn of(self, number: u8) -> Option<u32> {
-        let place = usize::from(number.checked_sub(1)?);
-        if cfg!(target_arch = "aarch64") {
-            return (place < self.arm64).then_some(place as u32 * 8);
-        }
-        self.x86_64.get(place).map(|offset| *offset as u32)
-    }
-}
 
 /// A function with its probes.
 pub(super) struct Placed {

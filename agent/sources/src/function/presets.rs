@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::spec::{self, Wanted};
+use super::wanted::{self, Wanted};
 
 /// The JSON that build.rs made of `sources.toml`.
 static TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/sources.json"));
@@ -46,7 +46,7 @@ pub(super) fn named(name: &str) -> Result<Vec<Wanted>, String> {
     };
     let wanted = preset.functions.iter().map(|function| {
         let place = format!("{}:{}", preset.library, function.symbol);
-        Ok(Wanted { is_preset: true, ..spec::wanted(&function.phase, &place)? })
+        Ok(Wanted { is_preset: true, ..wanted::wanted(&function.phase, &place)? })
     });
     wanted.collect()
 }

@@ -17,7 +17,8 @@ use object::{
 
 use super::{
     code,
-    symbols::{self, Found, SymbolError},
+    found::{Found, SymbolError},
+    symbols,
     unwind::Unwind,
 };
 use crate::probes::phase::{self, Tables};

@@ -8,7 +8,7 @@ use std::fs::File;
 use guestscope_contract::calls::{Argument, ArgumentKind};
 use object::{LittleEndian, ReadRef as _, read::elf::SectionHeader as _};
 
-use super::{placed::Place, symbols::MOST_FUNCTIONS};
+use super::{error::ProbesError, found::MOST_FUNCTIONS, place::Place};
 use crate::{
     loader::functions::{Carrier, Spot},
     probes::phase::{self, Tables},
@@ -26,29 +26,6 @@ const PAIRS: [(&str, &[&str]); 4] = [
 ];
 /// Separators between a pair's common name and these words.
 const JOINTS: [&str; 2] = ["__", "_"];
-
-/// Why there is no phase.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum ProbesError {
-    #[error("cannot be read: {0}")]
-    Read(std::io::ErrorKind),
-    #[error("is no ELF file for this machine")]
-    NotElf,
-    #[error("has no USDT probes")]
-    None,
-    #[error("has more notes than are read")]
-    TooLarge,
-    #[error("has notes that are damaged")]
-    Damaged,
-    #[error("has no USDT probe {0}:{1}{2}")]
-    NotThere(String, String, Untrusted),
-    #[error("has no end that goes with the USDT probe {0}: name it as {0}/END")]
-    NoEnd(String),
-    #[error("has the USDT probe {0} at more than {MOST_FUNCTIONS} places")]
-    TooMany(String),
-    #[error("has no argument {0} of that USDT probe that can be read")]
-    NoArgument(u8),
-}
 
 /// One site of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use core::{
     },
 };
 
-use super::Ours;
+use super::ours::Ours;
 use crate::{
     edges::{self, Name, Source},
     gate::Measured,

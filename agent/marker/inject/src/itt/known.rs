@@ -13,7 +13,7 @@ use core::{
     },
 };
 
-use super::Ours;
+use super::ours::Ours;
 use crate::{
     edges::{Name, Source},
     gate::Kind,

@@ -6,26 +6,22 @@
 
 mod events;
 mod known;
+mod ours;
 mod overlapped;
 mod tasks;
 
 use core::{
     ffi::{CStr, c_char, c_int, c_ulong, c_void},
-    sync::atomic::{
-        AtomicBool, AtomicU32,
-        Ordering::{Relaxed, SeqCst},
-    },
+    sync::atomic::Ordering::Relaxed,
 };
 
+use self::ours::{Function, SHOWS_ALL};
 use crate::{
     edges::{Source, tell},
-    gate::Kind,
     has_agent,
     text::Text,
     variable,
 };
-
-type Function = *const c_void;
 
 /// The beginning of `__itt_global`, up to the C library's mutex.
 #[repr(C)]
@@ -63,16 +59,6 @@ struct Info {
     null: Function,
     group: c_int,
 }
-
-/// `__itt_id`, which is passed by value.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Id {
-    parts: [u64; 3],
-}
-
-/// Whether tasks are shown however short.
-static SHOWS_ALL: AtomicBool = AtomicBool::new(false);
 
 /// Called once by the static part. Without an agent everything is as without the library.
 ///
@@ -124,31 +110,4 @@ fn function(name: &CStr) -> Option<Function> {
     let all = [tasks::functions(), overlapped::functions(), events::functions(), known::functions()];
     let mut each = all.iter().copied().flatten();
     each.find(|(ours, _)| ours.as_bytes() == name).map(|(_, function)| function.0)
-}
-
-/// A function in a table.
-#[derive(Clone, Copy)]
-pub(crate) struct Ours(Function);
-
-// SAFETY: the address of a function.
-unsafe impl Sync for Ours {}
-
-/// Reports, for up to sixteen kinds, that a kind of tasks is left out from here on.
-#[cold]
-fn say_too_short(kind: *const Kind) {
-    static SAID: AtomicU32 = AtomicU32::new(0);
-    if SAID.fetch_add(1, SeqCst) >= 16 {
-        return;
-    }
-    // SAFETY: the kind of a string or of a domain, and neither is ever freed.
-    let name = unsafe { known::name_of_kind(kind) };
-    let mut text = Text::new();
-    text.add(b"!");
-    text.add(&name.bytes[..name.bytes.len().min(32)]);
-    text.add(b": under 20 us each, left out");
-    tell(Source::Itt, text.name().bytes);
-}
-
-fn shows_all() -> bool {
-    SHOWS_ALL.load(Relaxed)
 }

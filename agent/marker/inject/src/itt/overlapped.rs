@@ -11,9 +11,9 @@ use core::{
 };
 
 use super::{
-    Id, Ours,
     known::{Domain, Known, StringHandle, known, name_of},
-    shows_all, tasks,
+    ours::{Id, Ours, shows_all},
+    tasks,
 };
 use crate::{
     edges::{Name, Source, tell},

@@ -1,17 +1,20 @@
 //! Tasks that nest on their thread, frames without an id, and markers. Yields phases and marks. It
 //! deliberately ignores the times that some calls pass: an edge has the time of its call.
 
-use core::ffi::{c_int, c_void};
+use core::{
+    ffi::{c_int, c_void},
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+};
 
 use super::{
-    Id, Ours,
-    known::{Domain, StringHandle, known, name_of},
-    say_too_short, shows_all,
+    known::{Domain, StringHandle, known, name_of, name_of_kind},
+    ours::{Id, Ours, shows_all},
 };
 use crate::{
-    edges::{self, Name, Source},
+    edges::{self, Name, Source, tell},
     gate::{Kind, Measured},
     ranges::{self, Begin},
+    text::Text,
 };
 
 /// Functions, by their names in ITT.
@@ -107,4 +110,20 @@ extern "C" fn marker_ex(
     scope: c_int,
 ) {
     marker(domain, id, name, scope);
+}
+
+/// Reports, for up to sixteen kinds, that a kind of tasks is left out from here on.
+#[cold]
+fn say_too_short(kind: *const Kind) {
+    static SAID: AtomicU32 = AtomicU32::new(0);
+    if SAID.fetch_add(1, SeqCst) >= 16 {
+        return;
+    }
+    // SAFETY: the kind of a string or of a domain, and neither is ever freed.
+    let name = unsafe { name_of_kind(kind) };
+    let mut text = Text::new();
+    text.add(b"!");
+    text.add(&name.bytes[..name.bytes.len().min(32)]);
+    text.add(b": under 20 us each, left out");
+    tell(Source::Itt, text.name().bytes);
 }
