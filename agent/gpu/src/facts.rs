@@ -2,7 +2,7 @@
 
 use guestscope_nvml::{Device, Hello, MOST_DEVICES, Virtualization};
 
-use super::cleaned;
+use super::news::cleaned;
 use crate::run::{GpuDevice, GpuRecord};
 
 /// Longest text of a driver that is kept, characters.

@@ -11,6 +11,7 @@
 mod carried;
 mod facts;
 mod library;
+mod news;
 mod process;
 #[cfg(test)]
 mod tests;
@@ -26,27 +27,15 @@ use self::process::NvmlProcess;
 pub use self::{
     facts::record,
     library::{Driver, find},
+    news::News,
 };
 use guestscope_base::{guarded, privileges, untrusted};
 use guestscope_folder::{self as run, GpuRecord};
-use guestscope_model::phase::{self, GpuReading};
+use guestscope_model::phase;
 use guestscope_platform as platform;
 
 /// Period of the readings: drivers themselves sample every sixth of a second at most.
 const PERIOD: Duration = Duration::from_millis(200);
-
-/// News from the NVML process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// The devices; comes first.
-    Known(Hello),
-    /// One reading of one device.
-    Reading(GpuReading),
-    /// A trouble that leaves the rest intact, for people, such as a lost device.
-    Trouble(String),
-    /// No more news, and the reason, for people; no reason if there is no device.
-    Over(Option<String>),
-}
 
 /// The graphics processors of this guest.
 #[derive(Debug, Default)]
@@ -116,9 +105,4 @@ pub fn look(driver: &Driver) -> Result<GpuRecord, String> {
         let nothing = |_| Err("it said nothing: the driver seems to hang".to_owned());
         timeout(PATIENCE, told).await.unwrap_or_else(nothing)
     })
-}
-
-/// Text of another program, which is not trusted: without control characters, and no longer than this.
-fn cleaned(given: &str, most: usize) -> String {
-    given.chars().filter(|one| !untrusted::is_unsafe(*one)).take(most).collect()
 }

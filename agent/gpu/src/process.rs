@@ -34,7 +34,8 @@ use tokio::{
 };
 
 use super::{
-    Driver, News, cleaned,
+    Driver,
+    news::{News, cleaned},
     user::{self, User},
 };
 use crate::{carried, guarded, phase::GpuReading, privileges};
