@@ -13,7 +13,6 @@ use crate::{
 
 use super::{
     accounts::means,
-    summary::count_of,
     text::plain,
     units::{counted, difference, duration, percent, rate},
 };
@@ -146,4 +145,9 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
         Cause::Overlay(Overlay::Syscall) => "needed CPU time in system calls",
         Cause::Overlay(Overlay::Irq) => "gave CPU time to interrupts (softirqs)",
     }
+}
+
+/// The sum of a metric over all requests.
+pub(super) const fn count_of(group: &Group, metric: Metric) -> u128 {
+    group.counts[metric as usize]
 }

@@ -9,7 +9,7 @@ use crate::{analyze::Group, phase::Quantity};
 
 use super::{
     health_lines::INDENT,
-    json::{ByName, ns},
+    json_values::{ByName, ns},
     page::{Emphasis, Page, Piece, words},
     tables::listed,
     units::{counted, duration_of_sum, percent},

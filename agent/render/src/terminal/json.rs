@@ -10,7 +10,7 @@ use guestscope_contract::metrics::Class;
 use serde::Serialize;
 
 use crate::{
-    analyze::{Cause, Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
+    analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
     health::{AgentCost, Health, Verdict},
     phase::{COUNTS, Metric, Quantity},
     platform::CpuQuota,
@@ -23,6 +23,7 @@ use super::{
     health_lines::losses,
     helpers::{self, HelpersJson},
     hints::{self, HintJson},
+    json_values::{ByName, ns, time},
     json_wait::{WaitJson, wait},
     restored::{self, RestoredJson},
     sources::{self, SourceJson},
@@ -33,8 +34,6 @@ use super::{
 
 /// Version of the keys.
 pub(super) const FORMAT: u32 = 2;
-
-pub(super) type ByName = BTreeMap<&'static str, u64>;
 
 #[derive(Serialize)]
 struct SummaryJson<'a> {
@@ -338,19 +337,6 @@ fn quantiles(quantiles: &Quantiles) -> QuantilesJson {
     QuantilesJson { count, sum_ns: ns(sum_ns), mean_ns, min_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns }
 }
 
-/// Time of all causes, including zeros: so a reader need not know the list.
-pub(super) fn time(sums: &Sums) -> ByName {
-    let key = |cause| match cause {
-        Cause::Account(account) => Quantity::Time(account).row().key,
-        Cause::Queue => "queue_ns",
-        Cause::Handoff => "handoff_ns",
-        Cause::Suspended | Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => {
-            Quantity::Suspended.row().key
-        }
-    };
-    sums.time().map(|(cause, sum)| (key(cause), ns(sum))).collect()
-}
-
 fn counts(sums: &[u128; COUNTS], pause_ns: u128) -> CountsJson {
     let of = |class: Class| {
         let metrics = Metric::ALL.into_iter().filter(move |metric| metric.row().class == class);
@@ -362,11 +348,6 @@ fn counts(sums: &[u128; COUNTS], pause_ns: u128) -> CountsJson {
         operation: of(Class::Operation).collect(),
         count: of(Class::Count).collect(),
     }
-}
-
-/// JSON readers have 64 bits at most: a larger sum is cut there.
-pub(super) fn ns(number: u128) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 /// Indented, with a line end. Serialising plain structures into memory has no way to fail.

@@ -18,6 +18,7 @@ mod health_lines;
 mod helpers;
 mod hints;
 mod json;
+mod json_values;
 mod json_wait;
 mod page;
 mod progress;

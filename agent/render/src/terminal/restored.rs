@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{
     facts::RunFacts,
     health_lines::{duration_of, fact},
-    json::ns,
+    json_values::ns,
     page::{Emphasis, Page},
 };
 use crate::phase::Restored;

@@ -11,9 +11,8 @@ use crate::{
 };
 
 use super::{
-    findings::path_name,
+    findings::{count_of, path_name},
     page::{Emphasis, Page, Piece, words},
-    summary::count_of,
     text::{left, right, width},
     units::{counted, difference, duration, hex, mean as mean_count, percent, thousands},
 };

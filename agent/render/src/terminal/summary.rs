@@ -19,7 +19,7 @@ use crate::{
 use super::{
     accounts::means,
     facts::{Exit, RunFacts},
-    findings::{headline, mean, numbers},
+    findings::{count_of, headline, mean, numbers},
     gpu,
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
     helpers, hints,
@@ -215,11 +215,6 @@ fn traffic(group: &Group) -> Vec<String> {
         ("sent", Metric::NetSend, Metric::NetSendBytes),
     ];
     kinds.into_iter().filter_map(|(what, count, sum)| one(what, count, sum)).collect()
-}
-
-/// The sum of a metric over all requests.
-pub(super) const fn count_of(group: &Group, metric: Metric) -> u128 {
-    group.counts[metric as usize]
 }
 
 /// Migrations per request, and those to a CPU without a shared cache.

@@ -12,7 +12,7 @@ use plotters::style::RGBColor;
 
 use super::{
     hatch::{Hatch, Place},
-    lines,
+    line_looks,
 };
 use crate::{
     analyze::{Cause, Overlay},
@@ -58,7 +58,7 @@ impl Ink {
 
 /// Platforms that look alike share a class.
 const fn place_of_line(index: usize) -> u8 {
-    (index % lines::LOOKS) as u8
+    (index % line_looks::LOOKS) as u8
 }
 
 /// The class for an ink's colour, which is given as six hexadecimal digits.
@@ -121,7 +121,7 @@ fn hatched(text: &str, class: &str) -> Option<String> {
 
 /// Colour and hatch of a cause; those that are large beside each other differ in both. A helper's cause has its
 /// account's colour.
-const fn look(cause: Cause) -> (&'static str, Hatch) {
+pub(super) const fn look(cause: Cause) -> (&'static str, Hatch) {
     match cause {
         Cause::Account(account) => of_account(account),
         Cause::Suspended => ("#b8aea8", Hatch::Level),
@@ -143,16 +143,6 @@ const fn look(cause: Cause) -> (&'static str, Hatch) {
 const fn of_account(account: Account) -> (&'static str, Hatch) {
     let look = looks::of(account);
     (look.page, look.hatch)
-}
-
-/// The classes of all inks, for the page's head.
-pub(in crate::html) fn classes() -> String {
-    let mut classes = String::from(".hatch{stroke:#fff;stroke-opacity:.75;stroke-width:2.5;fill:none}");
-    for (index, cause) in Cause::all().enumerate() {
-        let _ = write!(classes, ".fill-cause{index}{{fill:{}}}", look(cause).0);
-    }
-    lines::classes(&mut classes);
-    classes
 }
 
 /// A swatch of a cause, for a legend.

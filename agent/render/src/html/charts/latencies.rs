@@ -4,9 +4,8 @@
 use maud::Markup;
 
 use super::{
-    ChartError, Names, Times, WIDTH, draw,
+    drawing::{ChartError, Names, Times, WIDTH, draw, plane},
     lines::{End, band, ends, line, room_for_ends, room_for_lines},
-    plane,
 };
 use crate::analyze::compare::Quantile;
 

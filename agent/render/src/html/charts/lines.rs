@@ -14,14 +14,12 @@ use plotters::{
     },
 };
 
-use super::{Area, Drawn, Plane, TEXT, WIDTH, fit_ends, ink::Ink, room_for, text};
+use super::{
+    drawing::{Area, Drawn, Plane, TEXT, WIDTH, fit_ends, room_for, text},
+    ink::Ink,
+    line_looks::{DASHES, LOOKS, Look, Mark},
+};
 
-/// Dashes in platform order; the first is a solid line.
-const DASHES: [&str; COLORS] = ["none", "18 6", "4 6", "18 6 4 6", "30 8", "10 4", "4 12", "30 6 4 6 4 6"];
-/// Number of platform colours in the style sheet, from `--p0`.
-const COLORS: usize = 8;
-/// Number of platforms with different looks; further ones repeat them.
-pub(super) const LOOKS: usize = DASHES.len() * Mark::ALL.len();
 /// Radius of a mark.
 const MARK: i32 = 11;
 /// Approximate number of marks on a line.
@@ -32,35 +30,6 @@ const STEP: i32 = TEXT as i32 + 8;
 const SAMPLE: i32 = 74;
 /// Gaps from the plot's edge to the sample, and from the sample to the name.
 const SPACE: [i32; 2] = [24, 10];
-
-/// Marker on some points of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
-    None,
-    Disc,
-    Square,
-    Triangle,
-}
-
-impl Mark {
-    const ALL: [Mark; 4] = [Mark::None, Mark::Disc, Mark::Square, Mark::Triangle];
-}
-
-/// Look of a platform's line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Look {
-    color: usize,
-    dash: usize,
-    mark: Mark,
-}
-
-impl Look {
-    /// Platforms with the same dash differ in mark and colour.
-    const fn of(index: usize) -> Self {
-        let turn = index / COLORS % Mark::ALL.len();
-        Self { color: (index + 3 * turn) % COLORS, dash: index % COLORS, mark: Mark::ALL[turn] }
-    }
-}
 
 /// Appends the CSS classes of all looks.
 pub(super) fn classes(out: &mut String) {
@@ -101,7 +70,7 @@ pub(super) fn line(area: &Area<'_>, plane: &mut Plane<'_, '_>, index: usize, poi
 }
 
 /// Draws a mark with a rim of paper, so that it stands out from its own line.
-fn mark(area: &Area<'_>, index: usize, at: (i32, i32)) -> Drawn {
+pub(super) fn mark(area: &Area<'_>, index: usize, at: (i32, i32)) -> Drawn {
     let (rim, ink) = (Ink::Paper.color().filled(), Ink::Platform(index).color().filled());
     let square = |half: i32| [(at.0 - half, at.1 - half), (at.0 + half, at.1 + half)];
     match Look::of(index).mark {

@@ -9,7 +9,10 @@ use plotters::{
     },
 };
 
-use super::{CHARACTER, ChartError, draw, ink::Ink, text};
+use super::{
+    drawing::{CHARACTER, ChartError, draw, text},
+    ink::Ink,
+};
 
 /// Most CPUs that fit.
 pub(in crate::html) const MOST_CPUS: usize = 24;

@@ -5,10 +5,9 @@ use maud::Markup;
 use plotters::{element::PathElement, style::Color as _};
 
 use super::{
-    ChartError, Names, WIDTH, draw,
+    drawing::{ChartError, Names, WIDTH, draw, plane},
     ink::Ink,
     lines::{band, line},
-    plane,
 };
 use crate::analyze::compare::CurvePoint;
 

@@ -10,7 +10,10 @@ use plotters::{
     },
 };
 
-use super::{AXIS, Area, ChartError, Drawn, PLATE, Times, WIDTH, draw, fit_ends, ink::Ink, room_for, text};
+use super::{
+    drawing::{AXIS, Area, ChartError, Drawn, PLATE, Times, WIDTH, draw, fit_ends, room_for, text},
+    ink::Ink,
+};
 use crate::{
     analyze::{Cause, compare::Interval},
     terminal::units::mean_duration,
@@ -78,7 +81,7 @@ fn draw_bar(area: &Area<'_>, bar: &Bar, y: i32, times: Times) -> Drawn {
         }
         area.draw(&Rectangle::new([(from, y), (to, y + BAR)], Ink::Cause(*cause).color().filled()))?;
         let name = cause.name();
-        let room = name.chars().count() as i32 * super::CHARACTER + 16;
+        let room = name.chars().count() as i32 * super::drawing::CHARACTER + 16;
         if to - from > room {
             let (width, at) = (room - 8, i32::midpoint(from, to));
             let plate = [(at - width / 2, middle - PLATE / 2), (at + width / 2, middle + PLATE / 2)];

@@ -14,7 +14,10 @@ use plotters::{
     },
 };
 
-use super::{AXIS, Area, ChartError, Drawn, PLATE, Times, WIDTH, draw, fit, ink::Ink, room_for, text};
+use super::{
+    drawing::{AXIS, Area, ChartError, Drawn, PLATE, Times, WIDTH, draw, fit, room_for, text},
+    ink::Ink,
+};
 use crate::analyze::Cause;
 
 /// A bar of a row, ns after the request's arrival.
@@ -140,7 +143,8 @@ fn label(area: &Area<'_>, (name, is_coloured): (&str, bool), (from, to, y): (i32
     }
     let middle = y + BAR / 2;
     if is_coloured {
-        let (width, at) = (short.chars().count() as i32 * super::CHARACTER + 8, i32::midpoint(from, to));
+        let (width, at) =
+            (short.chars().count() as i32 * super::drawing::CHARACTER + 8, i32::midpoint(from, to));
         let plate = [(at - width / 2, middle - PLATE / 2), (at + width / 2, middle + PLATE / 2)];
         area.draw(&Rectangle::new(plate, Ink::Paper.color().filled()))?;
         return area.draw(&Text::new(short, (at, middle), text().pos(Pos::new(HPos::Center, VPos::Center))));
@@ -165,7 +169,7 @@ mod tests {
     fn ends(pieces: &[Piece]) -> Vec<(i32, i32)> {
         let times = Times {
             left: 0,
-            end_ns: f64::from(super::WIDTH - super::super::RIGHT),
+            end_ns: f64::from(super::WIDTH - super::super::drawing::RIGHT),
             unit_ns: 1.0,
             unit: "ns",
         };

@@ -6,6 +6,7 @@
 mod circumstances;
 mod latency;
 mod numbers;
+mod parts;
 mod requests;
 mod sizes;
 mod time;
@@ -18,8 +19,7 @@ use super::{
     charts::{self, ChartError},
     report::Report,
 };
-use crate::analyze::Cause;
-use crate::untrusted::{self, Untrusted};
+use crate::untrusted;
 
 /// Content security policy: nothing is fetched and no script runs, even if a name in a folder holds markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
@@ -68,14 +68,4 @@ impl Page {
         // Browsers obey characters that change the writing direction, and the file is read elsewhere, too.
         Ok(untrusted::plain_lines(&page.into_string()).into_owned())
     }
-}
-
-/// Legend of the colours and hatches in a section.
-fn legend(is_used: impl Fn(Cause) -> bool) -> Markup {
-    html! { p class="legend" { @for cause in Cause::all().filter(|cause| is_used(*cause)) { span { (charts::swatch(cause)) (cause.name()) } } } }
-}
-
-/// Names of phases from the request down.
-fn path(path: &[Untrusted]) -> Untrusted {
-    untrusted::join(path, " > ")
 }

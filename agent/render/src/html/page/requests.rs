@@ -11,7 +11,7 @@ use super::{
         moments::{Looked, Moment, Why},
         report::{Report, View},
     },
-    legend,
+    parts::legend,
 };
 use crate::{
     analyze::{Cause, compare::latency_ns},

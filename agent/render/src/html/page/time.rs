@@ -7,7 +7,9 @@ use super::{
         charts::{Bar, ChartError, Group, longest_ns, stacked},
         report::{Report, View},
     },
-    legend, numbers, path, sizes,
+    numbers,
+    parts::{legend, path},
+    sizes,
 };
 use crate::analyze::{
     Cause,

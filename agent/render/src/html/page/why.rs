@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use super::{super::report::Report, numbers, path};
+use super::{super::report::Report, numbers, parts::path};
 use crate::{
     analyze::compare::{Compared, Decomposition},
     terminal::units::percent,

@@ -9,8 +9,7 @@ use super::{
         page::{Emphasis, Page},
         units::{percent, thousands},
     },
-    is_worth_why,
-    why::{path_of, signed, signed_percent},
+    why::{is_worth_why, path_of, signed, signed_percent},
 };
 
 /// One or two sentences on a platform.

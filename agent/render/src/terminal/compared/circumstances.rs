@@ -7,7 +7,7 @@ use super::{
         page::{Emphasis, Page},
         units::{counted, thousands},
     },
-    Compared,
+    subject::Compared,
     why::signed_percent,
 };
 use crate::analyze::compare::GOOD_RUNS;

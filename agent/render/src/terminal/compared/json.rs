@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-use super::{super::json::print, Compared};
+use super::{super::json::print, subject::Compared};
 
 /// Version of the keys.
 const FORMAT: u32 = 2;

@@ -5,12 +5,10 @@
 mod answer;
 mod circumstances;
 mod json;
+mod subject;
 mod why;
 
-use crate::{
-    analyze::compare::Work,
-    analyze::compare::{Compared as OnePlatform, Comparison, Declared, Interval, Metric, Overall, Verdict},
-};
+use crate::analyze::compare::{Compared as OnePlatform, Comparison, Interval, Metric, Verdict};
 
 use super::{
     page::{Align, Emphasis, Page, Piece},
@@ -23,22 +21,9 @@ use why::{reasons, why};
 
 pub use json::{render_comparison_json, render_self_test_json};
 
-/// A comparison's results, and facts about the runs.
-#[derive(Debug)]
-pub struct Compared {
-    /// The numbers.
-    pub comparison: Comparison,
-    /// Whether the work was equal.
-    pub work: Work,
-    /// Name of the key that identifies platforms.
-    pub by: &'static str,
-    /// Metrics and margins.
-    pub declared: Declared,
-    /// Notes on single runs.
-    pub notes: Vec<String>,
-    /// The programs marked no request: whole processes were compared.
-    pub is_process: bool,
-}
+pub use self::subject::Compared;
+
+use self::why::{heading, is_worth_why};
 
 /// The whole comparison.
 pub fn render_comparison(compared: &Compared, style: Style) -> String {
@@ -100,15 +85,6 @@ fn lines(write: impl FnOnce(&mut Page)) -> Vec<String> {
 
 fn wide() -> Page {
     Page::new(Style { width: 100_000, color: false, unicode: true })
-}
-
-/// Whether to show the parts: for platforms that differ, and for those with too few runs for a verdict.
-fn is_worth_why(one: &OnePlatform) -> bool {
-    matches!(one.overall, Overall::Slower | Overall::Faster | Overall::Mixed | Overall::TooFewRuns)
-}
-
-fn heading(text: &str) -> Piece {
-    Piece::new(text, Emphasis::Faint)
 }
 
 fn metrics(page: &mut Page, comparison: &Comparison) {

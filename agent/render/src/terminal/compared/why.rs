@@ -9,13 +9,10 @@ use crate::analyze::{
 };
 use crate::untrusted::{self, Untrusted};
 
-use super::{
-    super::{
-        page::{Align, Emphasis, Page, Piece, words},
-        tables::listed,
-        units::{difference, mean_duration, percent, thousands},
-    },
-    heading,
+use super::super::{
+    page::{Align, Emphasis, Page, Piece, words},
+    tables::listed,
+    units::{difference, mean_duration, percent, thousands},
 };
 
 /// Most parts of a difference listed.
@@ -224,4 +221,13 @@ fn counts(reasons: &mut Vec<Reason>, one: &OnePlatform) {
 
 fn count_words(change: &CountChange) -> String {
     format!("{} {} (baseline {})", change.metric.row().name, number(change.value), number(change.baseline))
+}
+
+/// Whether to show the parts: for platforms that differ, and for those with too few runs for a verdict.
+pub(super) fn is_worth_why(one: &OnePlatform) -> bool {
+    matches!(one.overall, Overall::Slower | Overall::Faster | Overall::Mixed | Overall::TooFewRuns)
+}
+
+pub(super) fn heading(text: &str) -> Piece {
+    Piece::new(text, Emphasis::Faint)
 }

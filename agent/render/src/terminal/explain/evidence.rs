@@ -21,7 +21,8 @@ use super::{
         slowest::did,
         units::{bytes, counted, duration, thousands},
     },
-    ExplainFacts, syscalls,
+    facts::ExplainFacts,
+    syscalls,
 };
 
 /// Most culprits named per part.

@@ -20,7 +20,8 @@ use super::{
         units::hex,
         unseen,
     },
-    ExplainFacts, advised,
+    advised::advised,
+    facts::ExplainFacts,
     json_waits::{ByJson, CulpritJson, WaitsJson, by, of_culprit, of_waits},
 };
 

@@ -4,7 +4,9 @@
 //! Yields text. Parts that are too small to be shown are summed up as `rest` and `elsewhere`, so that every
 //! block adds up to the excess in its first line.
 
+mod advised;
 mod evidence;
+mod facts;
 mod json;
 mod json_waits;
 mod shown;
@@ -14,25 +16,23 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
-
-use guestscope_contract::Account;
-
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::{
         Cause, Group, Headline,
-        advice::Advice,
         explain::{Advised, Case, Explained, Explanation, Naming},
     },
     health::Fidelity,
-    platform::CpuQuota,
 };
 
-pub use self::json::render_explanation_json;
 use self::{
+    advised::advised,
     evidence::{Words, about},
     shown::{ShownPart, ShownPhase, shown},
+};
+pub use self::{
+    facts::{ExplainFacts, Shown},
+    json::render_explanation_json,
 };
 use super::{
     findings::{headline, numbers, path_name},
@@ -40,59 +40,9 @@ use super::{
     page::{Emphasis, Page, Piece, words},
     style::Style,
     text::{left, quoted, right, width},
-    units::{counted, difference, duration, hex, percent, thousands},
+    units::{counted, difference, duration, hex, thousands},
     unseen,
 };
-
-/// Facts about the folder itself, beside its rows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExplainFacts {
-    /// The folder.
-    pub folder: PathBuf,
-    /// Name of the run.
-    pub name: String,
-    /// `MVM/2/VNL/CPU`.
-    pub scenario: String,
-    /// Start of the run: CLOCK_MONOTONIC, ns.
-    pub start_ns: u64,
-    /// Fidelity; none if the folder names one that this program does not know.
-    pub fidelity: Option<Fidelity>,
-    /// The tightest CPU quota that was visible.
-    pub cpu_quota: Option<CpuQuota>,
-    /// System call numbers mean the same here as in the folder.
-    pub same_syscalls: bool,
-    /// The run is still being written, or was cut off.
-    pub is_open: bool,
-    /// Whether all waits above the threshold are present, so that missing ones were shorter.
-    pub has_all_waits: bool,
-    /// Which requests are shown.
-    pub shown: Shown,
-    /// Sentences on what could not be read or was lost.
-    pub notes: Vec<String>,
-}
-
-/// Which requests are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// This number of the slowest; culprits are summed up over all explained requests.
-    Slowest(usize),
-    /// One request, by its number.
-    One,
-}
-
-impl Shown {
-    fn is_one(self) -> bool {
-        self == Shown::One
-    }
-
-    /// Most requests shown of each kind.
-    const fn most(self) -> usize {
-        match self {
-            Shown::Slowest(most) => most,
-            Shown::One => usize::MAX,
-        }
-    }
-}
 
 /// The whole explanation.
 pub fn render_explanation(explanation: &Explanation, facts: &ExplainFacts, style: Style) -> String {
@@ -176,24 +126,6 @@ fn render_who(
     let text = format!("{}: {} in {waits} of the {of}, {culprits}", cause.name(), duration(total_ns));
     let text = page.safe(&text);
     fact(page, "who", &text, Emphasis::None);
-}
-
-/// Where this fidelity folds accounts into others, the advice on those is to observe with more fidelity
-/// first.
-fn advised(group: &Group, explained: &Explained, facts: &ExplainFacts) -> Vec<Advised> {
-    let mut advised = explained.advised(group, facts.shown.is_one());
-    if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {
-        for one in advised.iter_mut().filter(|one| one.cause == Account::Other.name()) {
-            one.advice = Advice {
-                text:
-                    "Here it is all waiting but for a CPU: observe the program at fidelity full (`guestscope \
-                       doctor` tells how) to tell locks, disks, sockets and timers apart."
-                        .to_owned(),
-                source: "guestscope: at this fidelity there are the accounts cpu, runq and other".to_owned(),
-            };
-        }
-    }
-    advised
 }
 
 fn render_advice(page: &mut Page, advised: &[Advised]) {
@@ -334,9 +266,4 @@ fn left_out(page: &mut Page, explanation: &Explanation) {
     if !texts.is_empty() {
         fact(page, "left out", &texts.join(", "), Emphasis::None);
     }
-}
-
-/// `81.1 %` of a tail.
-fn share(share: f64) -> String {
-    if share <= -0.000_5 { format!("-{}", percent(-share)) } else { percent(share.abs()) }
 }

@@ -9,14 +9,11 @@ use crate::analyze::{
 };
 use crate::untrusted::Untrusted;
 
-use super::{
-    super::{
-        findings::path_name,
-        page::{Align, Emphasis, Page, Piece},
-        text,
-        units::{counted, difference, duration, percent},
-    },
-    share,
+use super::super::{
+    findings::path_name,
+    page::{Align, Emphasis, Page, Piece},
+    text,
+    units::{counted, difference, duration, percent},
 };
 
 /// Share of every tail below which parts are summed up.
@@ -151,4 +148,9 @@ fn cells(tail: &Tail, ns: i128) -> [Piece; 2] {
     let part = if tail.excess_ns == 0 { 0.0 } else { ns as f64 / tail.excess_ns as f64 };
     let mean = i64::try_from(mean).unwrap_or(if mean < 0 { i64::MIN } else { i64::MAX });
     [difference(mean).into(), share(part).into()]
+}
+
+/// `81.1 %` of a tail.
+pub(super) fn share(share: f64) -> String {
+    if share <= -0.000_5 { format!("-{}", percent(-share)) } else { percent(share.abs()) }
 }

@@ -2,7 +2,7 @@
 //!
 //! Requests and waits are made up; nothing here asks a terminal.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, path::PathBuf};
 
 use guestscope_contract::Account;
 use insta::assert_snapshot;
@@ -21,6 +21,7 @@ use crate::{
         samples::{self, Sample, Step, inference, renamed},
     },
     phase::{Blame, Request, Thread, ThreadId, Wait, WaitedIo},
+    platform::CpuQuota,
 };
 
 fn facts() -> ExplainFacts {

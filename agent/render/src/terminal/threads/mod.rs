@@ -15,7 +15,7 @@ use super::{
     accounts::{columns, means},
     bar::legend,
     health_lines::fact,
-    json::{ByName, ns, time},
+    json_values::{ByName, ns, time},
     page::{Align, Emphasis, Page},
     tables::{AccountRow, accounts_table, heading, name_columns, with_bars},
     units::{counted, duration_of_sum, percent, thousands},

@@ -1,0 +1,28 @@
+//! The advice of an explanation, as far as this run can follow it.
+
+use guestscope_contract::Account;
+
+use super::facts::ExplainFacts;
+use crate::analyze::{
+    Group,
+    advice::Advice,
+    explain::{Advised, Explained},
+};
+
+/// Where this fidelity folds accounts into others, the advice on those is to observe with more fidelity
+/// first.
+pub(super) fn advised(group: &Group, explained: &Explained, facts: &ExplainFacts) -> Vec<Advised> {
+    let mut advised = explained.advised(group, facts.shown.is_one());
+    if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {
+        for one in advised.iter_mut().filter(|one| one.cause == Account::Other.name()) {
+            one.advice = Advice {
+                text:
+                    "Here it is all waiting but for a CPU: observe the program at fidelity full (`guestscope \
+                       doctor` tells how) to tell locks, disks, sockets and timers apart."
+                        .to_owned(),
+                source: "guestscope: at this fidelity there are the accounts cpu, runq and other".to_owned(),
+            };
+        }
+    }
+    advised
+}
