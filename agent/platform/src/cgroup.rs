@@ -15,7 +15,7 @@ use crate::{
 /// Most levels of groups that are looked at.
 const LEVELS: usize = 64;
 /// Version 1 expresses "no limit" by the largest number of pages, in bytes.
-const UNLIMITED_BYTES: u64 = 1 << 62;
+pub(super) const UNLIMITED_BYTES: u64 = 1 << 62;
 
 /// A quota of CPU time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub struct Cgroup {
 
 /// Where a group of the process is in the file system.
 #[derive(Debug)]
-struct Place {
-    version: u8,
+pub(super) struct Place {
+    pub(super) version: u8,
     /// Path of the group in /proc.
     path: String,
     /// Where the hierarchy is mounted.
@@ -105,7 +105,7 @@ pub(super) fn cpu_mount(root: &Root) -> Option<String> {
 
 impl Place {
     /// Finds the group of version 1 if it has the controller, else that of version 2.
-    fn find(groups: &str, mounts: &[u8], controller: &str) -> Option<Self> {
+    pub(super) fn find(groups: &str, mounts: &[u8], controller: &str) -> Option<Self> {
         let old = Membership::all(groups).find(|group| group.is_version_1_of(controller));
         let (version, path) = match old {
             Some(group) => (1, group.path),
@@ -130,7 +130,7 @@ impl Place {
     }
 
     /// The group's directory and those above it, the group's own first, with their names below the mount.
-    fn levels(&self) -> impl Iterator<Item = (String, String)> + '_ {
+    pub(super) fn levels(&self) -> impl Iterator<Item = (String, String)> + '_ {
         let mut below = Some(self.below.as_str());
         let groups = std::iter::from_fn(move || {
             let this = below?;
@@ -155,7 +155,7 @@ impl Place {
     }
 
     /// `max` and -1 do not parse as microseconds: no quota.
-    fn quota_us(&self, root: &Root, directory: &str) -> Option<(u64, u64)> {
+    pub(super) fn quota_us(&self, root: &Root, directory: &str) -> Option<(u64, u64)> {
         if self.version == 1 {
             let number = |file: &str| root.value(&format!("{directory}/{file}"))?.parse().ok();
             return Some((number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?));

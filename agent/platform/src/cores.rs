@@ -81,6 +81,13 @@ impl CpuList {
         Self::merged(self.0.iter().chain(&other.0).copied().collect())
     }
 
+    /// The CPUs of this set that are not in the other.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let all = self.0.iter().flat_map(|&(first, last)| first..=last);
+        Self::merged(all.filter(|&cpu| !other.has(cpu)).map(|cpu| (cpu, cpu)).collect())
+    }
+
     /// The set in the kernel's notation.
     pub fn text(&self) -> String {
         let range = |&(first, last): &(u32, u32)| {

@@ -18,6 +18,7 @@ mod firmware;
 mod groups;
 mod guest;
 mod host;
+pub mod limits;
 mod machine;
 mod root;
 pub mod topology;
