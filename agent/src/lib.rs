@@ -29,6 +29,6 @@ pub use guestscope_folder as folder;
 pub use guestscope_gpu as gpu;
 use guestscope_kernel::descriptors;
 pub use guestscope_kernel::{facts, loader, probes, pump, restore};
-pub use guestscope_model::{analyze, health, hints, phase, record};
+pub use guestscope_model::{analyze, health, hints, limits, phase, record};
 pub use guestscope_platform as platform;
 pub use guestscope_sources::{self as sources, mapped, procfs};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use guestscope_model::limits::Limit;
 use serde::{Deserialize, Serialize};
 
 use super::{RestoredRecord, SourceRecord, gpu::GpuRecord, histogram_index::Histograms, name::rfc3339};
@@ -76,6 +77,9 @@ pub struct Manifest {
     pub limits: Limits,
     /// The group that has the CPU quota in `limits`, as the guest names it; empty if there is none.
     pub cpu_quota_group: String,
+    /// Limits on the observed processes, and how often and when each was hit. Empty in older folders.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits_seen: Vec<Limit>,
     /// The process that was started; none if it was attached to.
     pub child: Option<Child>,
     /// Graphics processors, and what they were seen to do.

@@ -16,6 +16,7 @@
 pub mod analyze;
 pub mod health;
 pub mod hints;
+pub mod limits;
 pub mod phase;
 pub mod record;
 pub mod sources;

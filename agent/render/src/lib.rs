@@ -14,5 +14,5 @@ use guestscope_folder as run;
 #[cfg(test)]
 use guestscope_kernel::facts;
 use guestscope_kernel::{probes, restore};
-use guestscope_model::{analyze, health, hints, phase, record, sources};
+use guestscope_model::{analyze, health, hints, limits, phase, record, sources};
 use guestscope_platform as platform;

@@ -148,6 +148,7 @@ fn facts(
         start_ns: manifest.clocks.first().map_or(0, |clock| clock.monotonic_ns),
         fidelity: Fidelity::ALL.into_iter().find(|one| one.name() == manifest.fidelity),
         cpu_quota: quota(manifest),
+        limits: manifest.limits_seen.clone(),
         same_syscalls: manifest.arch == std::env::consts::ARCH,
         is_open: manifest.state == State::Running,
         has_all_waits,

@@ -22,6 +22,7 @@ use crate::{
     folder::{self, GpuRecord, Manifest, RunFolder},
     health::{Fidelity, Health},
     hints::{self, Asked, Hint},
+    limits::Limit,
     phase::{Phase, Request, Restored},
     platform::{Guest, Usage},
     sinks::{
@@ -44,6 +45,7 @@ struct Closing {
     /// CPU time of the NVML process.
     nvml: Duration,
     gpu: GpuRecord,
+    limits: Vec<Limit>,
     restored: Vec<Restored>,
 }
 
@@ -70,12 +72,16 @@ impl<F: RecordSource> Session<F> {
         let (gpu, nvml) = (self.graphics.record(), self.graphics.cpu());
         let (wall, exit) = (end.wall, end.exit);
         let hints = self.hints(&end.sources, health.fidelity, observation);
-        let Self { export, guest, usage, cost, restored, identity, .. } = self;
-        let closing = Closing { end, health, guest, usage, cost, nvml, gpu: gpu.clone(), restored };
+        let limits = self.limits.finish();
+        let Self { export, mut guest, usage, cost, restored, identity, .. } = self;
+        facts::limited(&mut guest.cgroup, &limits);
+        let (gpu_told, limits_told) = (gpu.clone(), limits.clone());
+        let closing = Closing { end, health, guest, usage, cost, nvml, gpu, limits, restored };
         let told = export.finish(move |sinks| closing.close(sinks));
         let told = told.ok_or(SessionError::Thread)?;
         let facts = RunFacts {
-            gpu,
+            gpu: gpu_told,
+            limits: limits_told,
             hints,
             ..facts::for_terminal(&identity, &told.guest, &told.path, (wall, exit), &restored_after)
         };
@@ -151,7 +157,7 @@ impl Closing {
     /// Ends the export and closes the folder. Everything is read through open descriptors: another user may
     /// have replaced the files under these names.
     fn close(self, sinks: Sinks) -> Told {
-        let Self { mut end, mut health, mut guest, usage, cost, nvml, gpu, restored } = self;
+        let Self { mut end, mut health, mut guest, usage, cost, nvml, gpu, limits, restored } = self;
         let Sinks { folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
             health.export = exporter.finish(otlp::FINISH);
@@ -176,6 +182,8 @@ impl Closing {
             // The channel to the folder may have been full when it was noticed.
             manifest.gpu = gpu;
             manifest.scenario = guest.scenario();
+            facts::limit(manifest, &guest);
+            manifest.limits_seen = limits;
             manifest.limits.cpus = Some(guest.cores.allowed.count());
             manifest.host_core_ratio = guest.host_core_ratio();
             manifest.restored = restored.into_iter().map(Into::into).collect();

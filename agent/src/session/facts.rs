@@ -10,8 +10,9 @@ use crate::{
     clock::ClockPair,
     folder::{self, Child, GpuRecord, Limits, Manifest},
     health::Fidelity,
+    limits::{Kind, Limit},
     phase::Restored,
-    platform::Guest,
+    platform::{Cgroup, CpuQuota, Guest},
     secrets,
     sinks::{
         otlp::{AnyValue, ArrayValue, Value},
@@ -116,14 +117,7 @@ pub(crate) fn manifest(
     child: Option<Child>,
 ) -> Manifest {
     let host = &guest.host;
-    let limits = Limits {
-        cpu_quota_ns: guest.cgroup.cpu.as_ref().map(|quota| quota.quota_ns),
-        cpu_period_ns: guest.cgroup.cpu.as_ref().map(|quota| quota.period_ns),
-        cpus: Some(guest.cores.allowed.count()),
-        memory_bytes: guest.cgroup.memory_bytes,
-        pids: None,
-    };
-    Manifest {
+    let mut manifest = Manifest {
         command: identity.command.clone(),
         boot_id: host.boot_id.clone().unwrap_or_default(),
         scenario: guest.scenario(),
@@ -136,10 +130,34 @@ pub(crate) fn manifest(
         cpu_model: host.cpu_model.clone().unwrap_or_default(),
         logical_cpus: host.logical_cpus,
         memory_bytes: host.memory_bytes.unwrap_or(0),
-        limits,
-        cpu_quota_group: guest.cgroup.cpu.as_ref().map(|quota| quota.group.clone()).unwrap_or_default(),
+        limits: Limits { cpus: Some(guest.cores.allowed.count()), ..Limits::default() },
         child,
         ..Manifest::new(identity.run_id, &identity.name, pair(start))
+    };
+    limit(&mut manifest, guest);
+    manifest
+}
+
+/// Notes the quota and the limit of memory.
+pub(crate) fn limit(manifest: &mut Manifest, guest: &Guest) {
+    let quota = guest.cgroup.cpu.as_ref();
+    manifest.limits.cpu_quota_ns = quota.map(|quota| quota.quota_ns);
+    manifest.limits.cpu_period_ns = quota.map(|quota| quota.period_ns);
+    manifest.limits.memory_bytes = guest.cgroup.memory_bytes;
+    manifest.cpu_quota_group = quota.map(|quota| quota.group.clone()).unwrap_or_default();
+}
+
+/// The observed processes may be in other groups than the agent: of their quotas the one that ran out most
+/// often counts, else the tightest, and of their limits of memory the tightest.
+pub(crate) fn limited(cgroup: &mut Cgroup, limits: &[Limit]) {
+    let of = |kind: Kind| limits.iter().filter(move |limit| limit.kind == kind);
+    let tightest =
+        |a: &&Limit, b: &&Limit| b.hits.cmp(&a.hits).then_with(|| a.quota_cpus().total_cmp(&b.quota_cpus()));
+    if let Some(Limit { value, period_ns, group, .. }) = of(Kind::Quota).min_by(tightest) {
+        cgroup.cpu = Some(CpuQuota { quota_ns: *value, period_ns: *period_ns, group: group.clone() });
+    }
+    if let Some(bytes) = of(Kind::Memory).map(|limit| limit.value).min() {
+        cgroup.memory_bytes = Some(bytes);
     }
 }
 
@@ -252,6 +270,7 @@ pub(crate) fn for_terminal(
         folder: Some(folder.to_owned()),
         restored: restored.to_vec(),
         gpu: GpuRecord::default(),
+        limits: Vec::new(),
         hints: Vec::new(),
     }
 }
@@ -341,6 +360,29 @@ mod tests {
         #[case] expected: Option<&str>,
     ) {
         assert_eq!(service_of(Some(name.to_owned()), attributes).as_deref(), expected);
+    }
+
+    #[test]
+    fn the_group_with_the_quota_that_ran_out_is_told_and_not_the_child() {
+        let quota = |group: &str, value, hits| Limit {
+            kind: Kind::Quota,
+            group: group.to_owned(),
+            value,
+            period_ns: 100,
+            hits,
+            ..Limit::default()
+        };
+        let told = |limits: &[Limit]| {
+            let mut cgroup = Cgroup { memory_bytes: Some(9), ..Cgroup::default() };
+            limited(&mut cgroup, limits);
+            (cgroup.cpu.map(|quota| quota.group), cgroup.memory_bytes)
+        };
+        let one = |group: &str| Some(group.to_owned());
+        assert_eq!(told(&[quota("/p/c", 40, 0), quota("/p", 50, 7)]), (one("/p"), Some(9)));
+        assert_eq!(told(&[quota("/p/c", 40, 0), quota("/p", 50, 0)]), (one("/p/c"), Some(9)));
+        let memory = Limit { value: 5, ..Limit::default() };
+        assert_eq!(told(&[memory]), (None, Some(5)));
+        assert_eq!(told(&[]), (None, Some(9)), "what the agent sees of itself stands");
     }
 
     #[test]

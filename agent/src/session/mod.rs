@@ -12,6 +12,7 @@ mod export_thread;
 pub(crate) mod facts;
 mod graphics;
 mod judged;
+mod limits;
 mod possible;
 pub(crate) mod record_source;
 pub(crate) mod signals;
@@ -31,7 +32,7 @@ use tokio::{
 
 pub use self::{arguments::Observation, error::SessionError};
 use self::{
-    code::Code, cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics,
+    code::Code, cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics, limits::Limits,
     possible::Possible, record_source::RecordSource,
 };
 use crate::{
@@ -82,6 +83,8 @@ pub(crate) struct Session<F = Feed> {
     pub(crate) graphics: Graphics,
     /// Resources that the observed processes were seen to use.
     pub(crate) usage: Usage,
+    /// Limits on them, and how often each was hit.
+    pub(crate) limits: Limits,
     /// First restores and moves.
     pub(crate) restored: Vec<Restored>,
     /// Possible sources of phases.
@@ -193,6 +196,7 @@ pub(crate) async fn observe<F: RecordSource>(
         if !is_met {
             let (processes, are_met) = subject.processes(&session.feed);
             session.usage.look(&processes, are_met);
+            session.limits.observe(processes);
         }
         if !goes_on {
             return Ok(());

@@ -15,6 +15,7 @@ use super::{
     export_thread::{ExportThread, Sinks},
     facts::{self, Identity},
     graphics::Graphics,
+    limits::Limits as WatchedLimits,
     possible::Possible,
     record_source::RecordSource,
     signals::Haste,
@@ -164,6 +165,7 @@ impl Begun {
         let health = feed.health(cost.so_far(Duration::ZERO));
         out::say_lines(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json, settle_to_say);
+        let limits = WatchedLimits::start(program.into_iter().collect(), settle_to_say);
         let files = folder.owner().map_or((0, 0), |owner| (owner.uid, owner.gid));
         let settle = settle(folder.owner().cloned());
         let export = ExportThread::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
@@ -187,6 +189,7 @@ impl Begun {
             restore,
             graphics,
             usage,
+            limits,
             restored: Vec::new(),
             possible: Possible::new(started),
             left: Vec::new(),

@@ -40,6 +40,7 @@ mod jaeger;
 mod joined;
 mod kept;
 mod late;
+mod limited;
 mod listed;
 mod lives;
 mod main_job;

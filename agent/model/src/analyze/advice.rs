@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
+use crate::limits::{Kind, Limit};
+
 /// The table, as the build script wrote it.
 const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/advice.json"));
 /// Key for all accounts of helpers without a separate entry.
@@ -18,6 +20,11 @@ const STUDIES: [(&str, &str); 4] = [
     ("S3", "VMware, H2O on metal and VM"),
     ("S5", "VMware, GPU virtualization 2"),
 ];
+
+/// CPUs that threads may use by their own masks, and by no group.
+const MASK: &str = "limit.mask";
+/// Replaced by the file and the group that have a limit.
+const PLACE: &str = "{place}";
 
 /// Parsed once. The text is part of the program and its test reads it: an error cannot get here.
 static TABLE: LazyLock<BTreeMap<String, Advice>> = LazyLock::new(|| parse(TEXT).unwrap_or_default());
@@ -36,6 +43,14 @@ pub struct Advice {
 pub fn for_cause(name: &str) -> Option<Advice> {
     let any_helper = || name.starts_with("helper.").then(|| TABLE.get(ANY_HELPER)).flatten();
     TABLE.get(name).or_else(any_helper).cloned()
+}
+
+/// Returns the advice for a limit that was hit; it names the file and the group that have it.
+pub fn for_limit(limit: &Limit) -> Option<Advice> {
+    let is_mask = limit.kind == Kind::Cpus && limit.group.is_empty();
+    let advice = TABLE.get(if is_mask { MASK } else { limit.kind.name() })?;
+    let place = format!("{} of {}", limit.file, limit.group);
+    Some(Advice { text: advice.text.replace(PLACE, &place), source: advice.source.clone() })
 }
 
 fn parse(text: &str) -> Result<BTreeMap<String, Advice>, String> {
@@ -70,13 +85,18 @@ mod tests {
 
     /// Causes that `compare` makes of counts; those of an excess are all in [`Cause`].
     const OF_COUNTS: [&str; 1] = ["migration"];
+    /// What limits that were hit are advised on by.
+    const OF_LIMITS: [&str; 5] =
+        [Kind::Memory.name(), Kind::Io.name(), Kind::Quota.name(), Kind::Cpus.name(), MASK];
 
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {
         let table = parse(TEXT).expect("the table is ours");
-        let causes: Vec<&str> = Cause::all().map(Cause::name).chain(OF_COUNTS).collect();
+        let causes: Vec<&str> = Cause::all().map(Cause::name).chain(OF_COUNTS).chain(OF_LIMITS).collect();
         for cause in &causes {
             assert!(for_cause(cause).is_some(), "no advice for {cause}");
+            let has_place = for_cause(cause).is_some_and(|advice| advice.text.contains(PLACE));
+            assert_eq!(has_place, OF_LIMITS.contains(cause) && *cause != MASK, "{cause}");
         }
         let unknown: Vec<&String> =
             table.keys().filter(|name| *name != ANY_HELPER && !causes.contains(&name.as_str())).collect();
@@ -94,6 +114,24 @@ mod tests {
             let mut beginnings = known.iter().copied().chain(authors.iter().map(String::as_str));
             assert!(beginnings.any(|begin| source.starts_with(begin)), "{cause}: {source}");
         }
+    }
+
+    #[rstest]
+    #[case::first_version(Kind::Quota, "cpu.cfs_quota_us", "/a", "raise cpu.cfs_quota_us of /a,")]
+    #[case::second_version(Kind::Quota, "cpu.max", "/a/b", "raise cpu.max of /a/b,")]
+    #[case::memory(Kind::Memory, "memory.limit_in_bytes", "/c", "raise memory.limit_in_bytes of /c,")]
+    #[case::device(Kind::Io, "io.max", "/c", "raise io.max of /c,")]
+    #[case::cpuset(Kind::Cpus, "cpuset.cpus", "/c", "widen cpuset.cpus of /c,")]
+    #[case::mask(Kind::Cpus, "Cpus_allowed_list", "", "sched_setaffinity")]
+    fn advice_on_a_limit_names_its_file_and_its_group(
+        #[case] kind: Kind,
+        #[case] file: &str,
+        #[case] group: &str,
+        #[case] expected: &str,
+    ) {
+        let limit = Limit { kind, file: file.to_owned(), group: group.to_owned(), ..Limit::default() };
+        let text = for_limit(&limit).map(|advice| advice.text).unwrap_or_default();
+        assert!(text.contains(expected) && !text.contains('{'), "{text}");
     }
 
     #[test]

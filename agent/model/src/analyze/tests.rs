@@ -3,6 +3,7 @@
 //! Cases that were thought of stand here, random ones in [`properties`]. Yields no timings.
 
 mod helpers;
+mod limited;
 mod properties;
 
 use guestscope_contract::Account;

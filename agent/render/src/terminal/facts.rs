@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{hints::Hint, phase::Restored, platform::CpuQuota, run::GpuRecord};
+use crate::{hints::Hint, limits::Limit, phase::Restored, platform::CpuQuota, run::GpuRecord};
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct RunFacts {
     pub restored: Vec<(Duration, Restored)>,
     /// Graphics processors and their activity.
     pub gpu: GpuRecord,
+    /// Limits on the observed processes.
+    pub limits: Vec<Limit>,
     /// Options that would have marked requests, if nothing did.
     pub hints: Vec<Hint>,
 }

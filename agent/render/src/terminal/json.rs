@@ -10,7 +10,9 @@ use guestscope_contract::metrics::Class;
 use serde::Serialize;
 
 use crate::{
-    analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums},
+    analyze::{
+        Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums, limited,
+    },
     health::{AgentCost, Health, Verdict},
     phase::{COUNTS, Metric, Quantity},
     platform::CpuQuota,
@@ -25,6 +27,7 @@ use super::{
     hints::{self, HintJson},
     json_values::{ByName, ns, time},
     json_wait::{WaitJson, wait},
+    limits::{self, LimitJson},
     restored::{self, RestoredJson},
     sources::{self, SourceJson},
     threads::{self, ThreadsJson},
@@ -76,6 +79,9 @@ struct GroupJson<'a> {
     latency: QuantilesJson,
     throughput_per_s: f64,
     headline: HeadlineJson,
+    /// Limits that explain causes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<LimitJson<'a>>,
     time: ByName,
     #[serde(flatten)]
     counts: CountsJson,
@@ -248,12 +254,13 @@ pub(super) fn headline_json(found: &Headline, cpu_quota: Option<&CpuQuota>) -> H
     HeadlineJson { kind, cause, text: headline(found, cpu_quota, true) }
 }
 
-fn group<'a>(group: &'a Group, facts: &RunFacts) -> GroupJson<'a> {
+fn group<'a>(group: &'a Group, facts: &'a RunFacts) -> GroupJson<'a> {
     GroupJson {
         name: &group.name,
         latency: quantiles(&group.latency),
         throughput_per_s: group.throughput_per_s,
         headline: headline_json(&group.headline, facts.cpu_quota.as_ref()),
+        limits: limited(group, &facts.limits).iter().map(limits::json).collect(),
         time: time(&group.sums),
         counts: counts(&group.counts, group.sums.pause),
         helpers: helpers::json(group),

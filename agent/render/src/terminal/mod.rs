@@ -20,6 +20,7 @@ mod hints;
 mod json;
 mod json_values;
 mod json_wait;
+mod limits;
 mod page;
 mod progress;
 mod restored;

@@ -22,7 +22,7 @@ use super::{
     findings::{count_of, headline, mean, numbers},
     gpu,
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
-    helpers, hints,
+    helpers, hints, limits,
     page::{Emphasis, Page, Piece, words as words_of},
     restored,
     slowest::{notes, slowest},
@@ -101,6 +101,7 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, (is_named, hea
     };
     page.sentence(&headline(&group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     page.sentence(&mean(group), Emphasis::None);
+    limits::lines(page, group, &facts.limits);
     page.blank();
     phases(page, group);
     page.blank();

@@ -4,8 +4,8 @@
 //! that it rests on.
 
 use super::{
-    super::{Group, Headline, advice, cause::Cause},
-    By, Case,
+    super::{Group, Headline, Span, advice, cause::Cause},
+    By, Case, Culprit,
     explained::Explained,
     waits,
 };
@@ -32,6 +32,8 @@ pub enum Naming {
     Case,
     /// Threads moved between caches more than usual while CPU time was what grew.
     Counts,
+    /// A limit was hit, though no request stands out.
+    Limit,
 }
 
 /// Advice on one cause.
@@ -74,6 +76,31 @@ impl Explained {
 }
 
 impl Explained {
+    /// The explained requests that lost time to a cause.
+    pub fn spans(&self, cause: Cause) -> Vec<Span> {
+        let span = |case: &Case| Span {
+            begin_ns: case.begin_ns(),
+            end_ns: case.end_ns(),
+            ns: u64::try_from(case.excess_by(cause)).unwrap_or(0),
+        };
+        self.cases.iter().map(span).filter(|span| span.ns > 0).collect()
+    }
+
+    /// The explained requests that waited for threads which were kept from running in an account, and for how
+    /// long these were.
+    pub fn spans_of_others(&self, account: Account) -> Vec<Span> {
+        let kept = |by: &By| matches!(by.culprit, Culprit::Kept(blame) if blame.account == account);
+        let span = |case: &Case| {
+            let parts = case.phases.iter().flat_map(|phase| &phase.parts);
+            // A wait that a helper explains is listed with both.
+            let own = parts.filter(|part| matches!(part.cause, Cause::Account(_)));
+            let by = own.filter_map(|part| part.evidence.waits.as_ref()).flat_map(|waits| &waits.by);
+            let ns = by.filter(|by| kept(by)).map(|by| by.kept_ns).sum();
+            Span { begin_ns: case.begin_ns(), end_ns: case.end_ns(), ns }
+        };
+        self.cases.iter().map(span).filter(|span| span.ns > 0).collect()
+    }
+
     /// Culprits of one cause in the explained requests, largest time first, and the sum of that time, ns. For
     /// helpers: the causes of their waits.
     pub fn culprits(&self, cause: Cause) -> (Vec<By>, u64) {

@@ -2,17 +2,23 @@
 
 use guestscope_contract::Account;
 
-use super::facts::ExplainFacts;
+use super::{facts::ExplainFacts, limited};
 use crate::analyze::{
-    Group,
+    Group, Limited,
     advice::Advice,
     explain::{Advised, Explained},
 };
 
-/// Where this fidelity folds accounts into others, the advice on those is to observe with more fidelity
-/// first.
-pub(super) fn advised(group: &Group, explained: &Explained, facts: &ExplainFacts) -> Vec<Advised> {
+/// Advice, and the limits that explain causes. Where this fidelity folds accounts into others, the advice on
+/// those is to observe with more fidelity first.
+pub(super) fn advised<'a>(
+    group: &Group,
+    explained: &Explained,
+    facts: &'a ExplainFacts,
+) -> (Vec<Advised>, Vec<Limited<'a>>) {
     let mut advised = explained.advised(group, facts.shown.is_one());
+    let limits = limited::found(group, (explained, &advised), facts);
+    limited::advise(&mut advised, &limits);
     if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {
         for one in advised.iter_mut().filter(|one| one.cause == Account::Other.name()) {
             one.advice = Advice {
@@ -24,5 +30,5 @@ pub(super) fn advised(group: &Group, explained: &Explained, facts: &ExplainFacts
             };
         }
     }
-    advised
+    (advised, limits)
 }

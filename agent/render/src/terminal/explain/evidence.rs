@@ -22,7 +22,7 @@ use super::{
         units::{bytes, counted, duration, thousands},
     },
     facts::ExplainFacts,
-    syscalls,
+    limited, syscalls,
 };
 
 /// Most culprits named per part.
@@ -185,7 +185,7 @@ impl Words<'_> {
             Culprit::Woken { tid } => format!("ended by {}", self.thread(*tid)),
             Culprit::Device { name, is_write: true } => format!("writing to {name}"),
             Culprit::Device { name, is_write: false } => format!("reading from {name}"),
-            Culprit::Group { path } => format!("in group {path}"),
+            Culprit::Group { path } => limited::group_with_quota(path, &self.facts.limits),
             Culprit::Syscall(number) => match syscalls::name(*number).filter(|_| self.facts.same_syscalls) {
                 Some(name) => format!("in {name}"),
                 None => format!("in {}", syscalls::numbered(*number)),

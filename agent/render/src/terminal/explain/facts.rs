@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{health::Fidelity, platform::CpuQuota};
+use crate::{health::Fidelity, limits::Limit, platform::CpuQuota};
 
 /// Facts about the folder itself, beside its rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct ExplainFacts {
     pub fidelity: Option<Fidelity>,
     /// The tightest CPU quota that was visible.
     pub cpu_quota: Option<CpuQuota>,
+    /// Limits on the observed processes.
+    pub limits: Vec<Limit>,
     /// System call numbers mean the same here as in the folder.
     pub same_syscalls: bool,
     /// The run is still being written, or was cut off.

@@ -17,6 +17,7 @@ use crate::untrusted::{Shown as _, Untrusted};
 use super::{
     super::{
         json::{FORMAT, HeadlineJson, headline_json, print},
+        limits::{self, LimitJson},
         units::hex,
         unseen,
     },
@@ -51,6 +52,9 @@ struct GroupJson<'a> {
     typical_ns: u64,
     typical_of: u64,
     headline: HeadlineJson,
+    /// Limits that explain causes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<LimitJson<'a>>,
     advice: Vec<AdviceJson>,
     who: Vec<WhoJson>,
     tails: Vec<TailJson<'a>>,
@@ -196,9 +200,9 @@ pub fn render_explanation_json(explanation: &Explanation, facts: &ExplainFacts) 
 fn of_group<'a>(
     group: &'a Group,
     explained: &'a Explained,
-    (explanation, facts): (&'a Explanation, &ExplainFacts),
+    (explanation, facts): (&'a Explanation, &'a ExplainFacts),
 ) -> GroupJson<'a> {
-    let advised = advised(group, explained, facts);
+    let (advised, limits) = advised(group, explained, facts);
     GroupJson {
         name: &group.name,
         requests: group.latency.count,
@@ -210,6 +214,7 @@ fn of_group<'a>(
         typical_of: group.typical_of,
         headline: headline_json(&group.headline, facts.cpu_quota.as_ref()),
         who: advised.iter().flat_map(|advised| who(explained, advised.cause)).collect(),
+        limits: limits.iter().map(limits::json).collect(),
         advice: advised.into_iter().map(advice).collect(),
         tails: explained.tails.iter().map(tail).collect(),
         explained: explained
@@ -227,6 +232,7 @@ fn advice(Advised { cause, naming, advice }: Advised) -> AdviceJson {
         Naming::Tail => "tail",
         Naming::Case => "request",
         Naming::Counts => "counts",
+        Naming::Limit => "limit",
     };
     AdviceJson { cause, because, text: advice.text, source: advice.source }
 }

@@ -9,6 +9,7 @@ mod evidence;
 mod facts;
 mod json;
 mod json_waits;
+mod limited;
 mod shown;
 pub(super) mod syscalls;
 mod tail;
@@ -74,13 +75,14 @@ fn render_group(
     let unicode = page.style().unicode;
     let name = if has_many { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
     page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
-    let advised = advised(group, explained, facts);
+    let (advised, limits) = advised(group, explained, facts);
     if facts.shown.is_one() {
         for case in &explained.cases {
             page.blank();
             render_case(page, case, group, (explanation, facts));
         }
         page.blank();
+        limited::render(page, &limits);
         render_advice(page, &advised);
         return;
     }
@@ -91,6 +93,7 @@ fn render_group(
     page.sentence(&headline(&group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     tail::sentence(page, group, explained);
     render_who(page, explained, &advised, (explanation, facts));
+    limited::render(page, &limits);
     render_advice(page, &advised);
     let is_alike = matches!(group.headline, Headline::Alike { .. });
     if !explained.tails.is_empty() && !is_alike {
@@ -113,7 +116,8 @@ fn render_who(
     advised: &[Advised],
     (explanation, facts): (&Explanation, &ExplainFacts),
 ) {
-    let leading = advised.first().and_then(|first| Cause::all().find(|cause| cause.name() == first.cause));
+    let leading = advised.iter().find(|one| one.naming != Naming::Limit);
+    let leading = leading.and_then(|first| Cause::all().find(|cause| cause.name() == first.cause));
     let (Some(cause), Some(case)) = (leading, explained.cases.first()) else { return };
     let (by, total_ns) = explained.culprits(cause);
     let words_of = Words { case, threads: &explanation.threads, facts };
@@ -133,9 +137,10 @@ fn render_advice(page: &mut Page, advised: &[Advised]) {
         let heading = if index == 0 { "advice" } else { "" };
         let because = match naming {
             Naming::Counts => " (threads moved while only CPU time grew)",
-            Naming::Slowest | Naming::Tail | Naming::Case => "",
+            Naming::Slowest | Naming::Tail | Naming::Case | Naming::Limit => "",
         };
-        fact(page, heading, &format!("{cause}{because}: {}", advice.text), Emphasis::Strong);
+        let text = page.safe(format!("{cause}{because}: {}", advice.text));
+        fact(page, heading, &text, Emphasis::Strong);
         page.wrapped(&[], INDENT, words(&advice.source, Emphasis::Faint));
     }
 }

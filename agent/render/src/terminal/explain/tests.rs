@@ -24,7 +24,7 @@ use crate::{
     platform::CpuQuota,
 };
 
-fn facts() -> ExplainFacts {
+pub(super) fn facts() -> ExplainFacts {
     ExplainFacts {
         folder: PathBuf::from("runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic"),
         name: "ic".to_owned(),
@@ -32,6 +32,7 @@ fn facts() -> ExplainFacts {
         start_ns: 900_000_000,
         fidelity: Some(Fidelity::Full),
         cpu_quota: None,
+        limits: Vec::new(),
         same_syscalls: true,
         is_open: false,
         has_all_waits: true,
@@ -228,7 +229,7 @@ fn what_is_folded_is_advised_to_be_seen_first() {
     let explanation = explained(&requests, Vec::new(), Wanted::Slowest(1));
     let advice = |fidelity| {
         let facts = ExplainFacts { fidelity: Some(fidelity), ..facts() };
-        let advised = advised(&explanation.summary.groups[0], &explanation.groups[0], &facts);
+        let (advised, _) = advised(&explanation.summary.groups[0], &explanation.groups[0], &facts);
         (advised[0].cause, advised[0].advice.text.clone())
     };
     let known = crate::analyze::advice::for_cause("other").expect("there is advice").text;

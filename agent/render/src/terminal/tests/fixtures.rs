@@ -73,6 +73,7 @@ pub(in crate::terminal) fn facts() -> RunFacts {
         wall: Duration::from_millis(12_400),
         exit: Exit::Code(0),
         cpu_quota: None,
+        limits: Vec::new(),
         folder: Some(PathBuf::from("runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic")),
         restored: Vec::new(),
         gpu: GpuRecord::default(),

@@ -1,0 +1,112 @@
+//! A limit is named where it was hit while requests lost time to it, and nowhere else.
+
+use guestscope_contract::Account;
+use rstest::rstest;
+
+use super::super::{
+    Cause, Overlay, Span, Summary, behind_others, explaining, limited,
+    samples::{Sample, Step, inference},
+};
+use crate::limits::{Kind, Limit, Timeline};
+
+const MS: u64 = 1_000_000;
+
+/// A limit that was hit by this much in each of these steps of 100 ms.
+fn hit(kind: Kind, steps: std::ops::Range<u64>, amount: u64) -> Limit {
+    let mut when = Timeline::starting(0, 100 * MS);
+    steps.for_each(|step| when.add(step * 100 * MS, amount));
+    let hits = when.amounts.iter().sum();
+    Limit { kind, file: "f".to_owned(), group: "/a".to_owned(), hits, when, ..Limit::default() }
+}
+
+/// A request of 50 ms within the eleventh step, 40 ms of it in question.
+const SPAN: Span = Span { begin_ns: 1_000 * MS, end_ns: 1_050 * MS, ns: 40 * MS };
+
+/// Hits per step: 100 ms at an I/O limit are a whole step.
+#[rstest]
+#[case::memory(Cause::Overlay(Overlay::Fault), hit(Kind::Memory, 10..11, 1_000), true)]
+#[case::read_by_calls(Cause::Overlay(Overlay::Syscall), hit(Kind::Memory, 10..11, 1_000), true)]
+#[case::asleep_for_memory(Cause::Account(Account::Fault), hit(Kind::Memory, 10..11, 1_000), true)]
+#[case::not_at_that_time(Cause::Overlay(Overlay::Fault), hit(Kind::Memory, 0..10, 1_000_000), false)]
+#[case::not_often_enough(Cause::Overlay(Overlay::Fault), hit(Kind::Memory, 10..11, 20), false)]
+#[case::not_hit(Cause::Overlay(Overlay::Fault), hit(Kind::Memory, 0..0, 0), false)]
+#[case::not_of_memory(Cause::Account(Account::Lock), hit(Kind::Memory, 10..11, 1_000), false)]
+#[case::device(Cause::Account(Account::BlockIo), hit(Kind::Io, 9..12, 100 * MS), true)]
+#[case::helper_at_the_device(Cause::Helper(Account::BlockIo), hit(Kind::Io, 9..12, 100 * MS), true)]
+#[case::pages_from_the_device(Cause::Account(Account::Fault), hit(Kind::Io, 9..12, 100 * MS), true)]
+#[case::device_before(Cause::Account(Account::BlockIo), hit(Kind::Io, 0..9, 100 * MS), false)]
+#[case::device_for_a_moment(Cause::Account(Account::BlockIo), hit(Kind::Io, 10..11, 10 * MS), false)]
+#[case::quota(Cause::Account(Account::Throttled), hit(Kind::Quota, 10..11, 1), true)]
+#[case::quota_of_a_helper(Cause::Helper(Account::Throttled), hit(Kind::Quota, 10..11, 1), true)]
+#[case::quota_before(Cause::Account(Account::Throttled), hit(Kind::Quota, 3..5, 1), false)]
+#[case::cpus(Cause::Account(Account::Runq), hit(Kind::Cpus, 10..11, 90 * MS), true)]
+#[case::cpus_of_a_helper(Cause::Helper(Account::Runq), hit(Kind::Cpus, 10..11, 90 * MS), true)]
+#[case::no_cpu_was_idle(Cause::Account(Account::Runq), hit(Kind::Cpus, 10..11, 3 * MS), false)]
+fn what_a_limit_explains(#[case] cause: Cause, #[case] limit: Limit, #[case] expected: bool) {
+    let limits = [limit];
+    let found = explaining(cause, &[SPAN], &limits);
+    assert_eq!(found.len(), usize::from(expected));
+    assert!(found.iter().all(|one| one.cause == cause && one.limit == &limits[0]));
+}
+
+/// Pages that had been pushed out and are read again from a slow device: few attempts, much waiting.
+#[test]
+fn pages_that_come_back_are_waited_for() {
+    let with = |refaults: u64| {
+        let when_refaults = hit(Kind::Memory, 10..11, refaults).when;
+        [Limit { when_refaults, ..hit(Kind::Memory, 10..11, 4) }]
+    };
+    let count = |cause: Cause, refaults: u64| explaining(cause, &[SPAN], &with(refaults)).len();
+    let waits = [Account::Fault, Account::BlockIo].map(Cause::Account);
+    assert_eq!(waits.map(|cause| count(cause, 500)), [1, 1]);
+    assert_eq!(waits.map(|cause| count(cause, 3)), [0, 0]);
+    assert_eq!(count(Cause::Overlay(Overlay::Fault), 500), 0, "that is time of waiting, not of the CPU");
+}
+
+#[test]
+fn of_several_groups_the_one_that_was_hit_most_comes_first() {
+    let parent = Limit { group: "/a".to_owned(), ..hit(Kind::Quota, 10..11, 7) };
+    let child = Limit { group: "/a/b".to_owned(), ..hit(Kind::Quota, 10..11, 2) };
+    let idle = Limit { group: "/".to_owned(), ..hit(Kind::Quota, 0..0, 0) };
+    let limits = [child, idle, parent];
+    let found = explaining(Cause::Account(Account::Throttled), &[SPAN], &limits);
+    assert_eq!(found.iter().map(|one| one.limit.group.as_str()).collect::<Vec<_>>(), ["/a", "/a/b"]);
+}
+
+#[test]
+fn the_limit_behind_the_headline_is_told() {
+    let summary = Summary::new(|| inference(200).into_iter());
+    let limits = |amount| [hit(Kind::Memory, 0..500, 100_000), hit(Kind::Quota, 0..500, amount)];
+    let told = |limits: &[Limit]| {
+        limited(&summary.groups[0], limits).iter().map(|one| one.limit.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&limits(1)), [Kind::Quota], "every 20th is throttled, and nothing is short of memory");
+    assert_eq!(told(&limits(0)), []);
+}
+
+/// Every request waits as long for the same limit: none is slow, and that is where the time goes.
+#[rstest]
+#[case::all_the_time(100 * MS, &[Kind::Io])]
+#[case::hardly_ever(MS, &[])]
+fn a_limit_on_all_requests_is_told_though_none_stands_out(#[case] amount: u64, #[case] expected: &[Kind]) {
+    let steps = || vec![Step::Spend(Account::Cpu, 30 * MS), Step::Spend(Account::BlockIo, 20 * MS)];
+    let one = |number: u64| Sample::new(number, number * 60 * MS, steps()).build();
+    let summary = Summary::new(|| (0..40).map(one));
+    let limits = [hit(Kind::Io, 0..24, amount)];
+    let told = limited(&summary.groups[0], &limits);
+    assert_eq!(told.iter().map(|one| one.limit.kind).collect::<Vec<_>>(), expected);
+}
+
+/// The program waited 100 ms for a worker, which stood in a queue for 60 ms of it, or for 5.
+#[rstest]
+#[case::long_enough(60 * MS, 90 * MS, &[Kind::Cpus])]
+#[case::little(5 * MS, 90 * MS, &[])]
+#[case::no_other_cpu_was_idle(60 * MS, MS, &[])]
+fn a_limit_on_a_thread_that_is_waited_for(#[case] kept: u64, #[case] amount: u64, #[case] expected: &[Kind]) {
+    let span = Span { begin_ns: 1_000 * MS, end_ns: 1_100 * MS, ns: kept };
+    let spans = |account: Account| if account == Account::Runq { vec![span] } else { Vec::new() };
+    let limits = [hit(Kind::Cpus, 10..11, amount)];
+    let found = behind_others(spans, 100 * MS as i64, &limits);
+    assert!(found.iter().all(|one| one.cause == Cause::Helper(Account::Runq)), "{found:?}");
+    assert_eq!(found.iter().map(|one| one.limit.kind).collect::<Vec<_>>(), expected);
+}

@@ -1,0 +1,116 @@
+//! Limits on observed processes, and how often and when each was hit: memory, I/O and CPU time of control
+//! groups, and the CPUs that threads may use.
+//!
+//! Yields [`Limit`], plain data that a run folder keeps. Whether one explains a cause is decided in
+//! [`analyze`](crate::analyze).
+
+mod timeline;
+
+use serde::{Deserialize, Serialize};
+
+pub use timeline::Timeline;
+
+/// What is limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Memory of a group.
+    #[default]
+    Memory,
+    /// Bytes or I/Os per second of a group, by device and direction.
+    Io,
+    /// CPU time of a group per period.
+    Quota,
+    /// CPUs that threads may use.
+    Cpus,
+}
+
+impl Kind {
+    /// Key of its advice, and its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Memory => "limit.memory",
+            Kind::Io => "limit.io",
+            Kind::Quota => "limit.quota",
+            Kind::Cpus => "limit.cpus",
+        }
+    }
+}
+
+/// A limit, and what was seen of it during a run. Times and counts are those of the group and all groups
+/// below it, observed or not; of a mask those of the observed threads that have it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limit {
+    /// What is limited.
+    pub kind: Kind,
+    /// Name of the file that sets it, in the words of its version of control groups: `cpu.max`,
+    /// `memory.limit_in_bytes`. `Cpus_allowed_list` for CPUs that no group limits.
+    pub file: String,
+    /// The group that has it, as the guest names it; empty for CPUs that no group limits.
+    pub group: String,
+    /// Bytes; bytes or I/Os per second; ns of CPU time per period; number of CPUs.
+    pub value: u64,
+    /// The period of a quota, ns.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub period_ns: u64,
+    /// The device of an I/O limit, by its name or its numbers.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub device: String,
+    /// An I/O limit of I/Os instead of bytes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_count: bool,
+    /// The CPUs that threads may use, in the kernel's notation.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cpus: String,
+    /// The online CPUs that they may not use.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub other_cpus: String,
+    /// Times that memory could not be charged (`memory.failcnt`, `memory.events`); periods in which a quota
+    /// ran out.
+    pub hits: u64,
+    /// Time at an I/O limit; time without quota, summed over threads as the kernel does; time that threads
+    /// stood in run queues of the CPUs that they may use, ns.
+    pub hit_ns: u64,
+    /// Periods of a quota.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub periods: u64,
+    /// Pages that were pushed out and needed again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub refaults: u64,
+    /// Time that some task of the group waited for memory (`memory.pressure`), ns; version 2 only.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stalled_ns: u64,
+    /// Idle time of the other CPUs during `hit_ns`, ns: divided by that, the mean number of idle CPUs.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub idle_ns: u64,
+    /// When it was hit: times of memory and quotas; ns at an I/O limit; ns in run queues while a CPU that the
+    /// thread may not use was idle.
+    #[serde(skip_serializing_if = "Timeline::is_empty")]
+    pub when: Timeline,
+    /// When pages came back.
+    #[serde(skip_serializing_if = "Timeline::is_empty")]
+    pub when_refaults: Timeline,
+}
+
+impl Limit {
+    /// Mean number of idle CPUs that the threads may not use, while they stood in run queues.
+    pub fn idle_cpus(&self) -> f64 {
+        self.idle_ns as f64 / self.hit_ns.max(1) as f64
+    }
+
+    /// CPU time of a quota in CPUs.
+    pub fn quota_cpus(&self) -> f64 {
+        self.value as f64 / self.period_ns.max(1) as f64
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}

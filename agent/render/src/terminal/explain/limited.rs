@@ -1,0 +1,178 @@
+//! Limits that explain the causes of slow requests, and the advice that follows from them.
+
+use crate::{
+    analyze::{
+        Cause, Group, Limited, advice, behind_others,
+        explain::{Advised, Explained, Naming},
+        explaining, limited,
+    },
+    health::Fidelity,
+    limits::{Kind, Limit},
+    untrusted::Untrusted,
+};
+
+use super::{
+    super::{
+        health_lines::fact,
+        limits::{LONGEST, words},
+        page::{Emphasis, Page},
+    },
+    facts::ExplainFacts,
+};
+
+/// More advice would hide what matters.
+const MOST: usize = 2;
+
+/// Limits behind the causes that are advised on, and behind a large part of all requests where these are
+/// shown; each once.
+pub(super) fn found<'a>(
+    group: &Group,
+    (explained, advised): (&Explained, &[Advised]),
+    facts: &'a ExplainFacts,
+) -> Vec<Limited<'a>> {
+    // Where accounts are folded into others a cause may be anything.
+    if facts.limits.is_empty() || facts.fidelity.is_none_or(|fidelity| fidelity == Fidelity::Procfs) {
+        return Vec::new();
+    }
+    let mut found: Vec<Limited<'a>> = Vec::new();
+    let causes = advised.iter().filter_map(|one| Cause::all().find(|cause| cause.name() == one.cause));
+    let of_cause = |cause| explaining(cause, &explained.spans(cause), &facts.limits);
+    let mut all: Vec<Limited<'a>> = causes.flat_map(of_cause).collect();
+    if !advised.is_empty() {
+        let excess_ns = explained.cases.iter().map(|case| case.excess_ns).sum();
+        let spans = |account| explained.spans_of_others(account);
+        all.extend(behind_others(spans, excess_ns, &facts.limits));
+    }
+    if !facts.shown.is_one() {
+        all.extend(limited(group, &facts.limits));
+    }
+    for one in all {
+        if found.iter().all(|known| !std::ptr::eq(known.limit, one.limit)) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// Advice on a limit takes the place of that on its cause.
+pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
+    for one in advised.iter_mut() {
+        let limit = found.iter().find(|limited| limited.cause.name() == one.cause);
+        if let Some(advice) = limit.and_then(|limited| advice::for_limit(limited.limit)) {
+            one.advice = advice;
+        }
+    }
+    // A limit that is behind none of the causes: it keeps others from running, or slows all requests alike.
+    let is_told = |limited: &&Limited<'_>| advised.iter().any(|one| one.cause == limited.cause.name());
+    let others = found.iter().find(|limited| matches!(limited.cause, Cause::Helper(_)) && !is_told(limited));
+    let first = others.or_else(|| found.first().filter(|_| advised.is_empty()));
+    if let Some(first) = first
+        && let Some(advice) = advice::for_limit(first.limit)
+    {
+        advised.insert(0, Advised { cause: first.cause.name(), naming: Naming::Limit, advice });
+        advised.truncate(MOST);
+    }
+}
+
+/// `in group /a/b`, and which group above it has the quota that ran out, if that is known.
+pub(super) fn group_with_quota(path: &Untrusted, limits: &[Limit]) -> String {
+    let is_above = |limit: &&Limit| {
+        let above = limit.group.trim_end_matches('/');
+        path.stored() != limit.group
+            && path.stored().strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let ran_out = limits.iter().filter(|limit| limit.kind == Kind::Quota && limit.hits > 0);
+    let is_own = ran_out.clone().any(|limit| limit.group == path.stored());
+    match ran_out.filter(is_above).max_by_key(|limit| limit.hits).filter(|_| !is_own) {
+        Some(limit) => format!("by {} of {} (group {path})", limit.file, limit.group),
+        None => format!("in group {path}"),
+    }
+}
+
+/// A line for each.
+pub(super) fn render(page: &mut Page, found: &[Limited<'_>]) {
+    for (index, limited) in found.iter().enumerate() {
+        let text = page.name(words(limited), LONGEST);
+        fact(page, if index == 0 { "limit" } else { "" }, &text, Emphasis::Warning);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use rstest::rstest;
+
+    use super::{super::tests::facts, *};
+    use crate::{
+        analyze::{
+            explain::{Explanation, Wanted},
+            samples::inference,
+        },
+        limits::Timeline,
+        platform::CpuQuota,
+        terminal::explain::{json::render_explanation_json, render_explanation},
+        terminal::tests::fixtures::UNICODE,
+    };
+
+    fn quota(file: &str, group: &str, hits: u64) -> Limit {
+        let mut when = Timeline::starting(0, 1_000_000_000);
+        (0..20).for_each(|second| when.add(second * 1_000_000_000, hits / 20));
+        let (file, group) = (file.to_owned(), group.to_owned());
+        let periods = 300;
+        Limit {
+            kind: Kind::Quota,
+            file,
+            group,
+            value: 50,
+            period_ns: 100,
+            hits,
+            periods,
+            when,
+            ..Limit::default()
+        }
+    }
+
+    fn told(limits: Vec<Limit>) -> (String, serde_json::Value) {
+        let requests = inference(200);
+        let mut explanation = Explanation::new(|| requests.iter().cloned(), Wanted::Slowest(4));
+        let Ok(()) = explanation.add_waits(std::iter::empty::<Result<_, Infallible>>());
+        let quota = CpuQuota { quota_ns: 50, period_ns: 100, group: "/p".to_owned() };
+        let facts = ExplainFacts { cpu_quota: Some(quota), limits, ..facts() };
+        let text = render_explanation(&explanation, &facts, UNICODE);
+        let json = serde_json::from_str(&render_explanation_json(&explanation, &facts)).unwrap();
+        (text.split_whitespace().collect::<Vec<_>>().join(" "), json)
+    }
+
+    #[rstest]
+    #[case::first("cpu.cfs_quota_us", "raise cpu.cfs_quota_us of /p,")]
+    #[case::second("cpu.max", "raise cpu.max of /p,")]
+    fn the_advice_follows_from_the_limit_that_was_hit(#[case] file: &str, #[case] advice: &str) {
+        let (text, json) = told(vec![quota("cpu.max", "/p/c", 0), quota(file, "/p", 120)]);
+        let limit = format!("throttled: {file} of /p, 50 ns per 100 ns, ran out in 120 of 300 periods");
+        assert!(text.contains(&format!("limit {limit}")) && text.contains(advice), "{text}");
+        assert!(!text.contains("/p/c"), "{text}");
+        let group = &json["groups"][0];
+        assert_eq!(group["limits"][0]["text"], limit.as_str());
+        assert!(group["advice"][0]["text"].as_str().unwrap().contains(advice), "{group}");
+    }
+
+    #[test]
+    fn a_limit_that_was_not_hit_is_not_named() {
+        let before = told(Vec::new());
+        assert_eq!(told(vec![quota("cpu.max", "/p", 0)]), before);
+        assert!(before.1["groups"][0]["limits"].is_null() && !before.0.contains("limit throttled"));
+    }
+
+    #[rstest]
+    #[case::own(&[("/p/c", 3)], "in group /p/c")]
+    #[case::above(&[("/p", 3)], "by cpu.max of /p (group /p/c)")]
+    #[case::topmost(&[("/", 3), ("/p", 1)], "by cpu.max of / (group /p/c)")]
+    #[case::beside(&[("/q", 3), ("/p/cc", 3), ("/p/c/d", 3)], "in group /p/c")]
+    #[case::not_hit(&[("/p", 0)], "in group /p/c")]
+    #[case::both(&[("/p", 3), ("/p/c", 1)], "in group /p/c")]
+    fn the_group_that_has_the_quota_is_named(#[case] limits: &[(&str, u64)], #[case] expected: &str) {
+        let limits: Vec<Limit> = limits.iter().map(|&(group, hits)| quota("cpu.max", group, hits)).collect();
+        assert_eq!(group_with_quota(&"/p/c".into(), &limits), expected);
+    }
+}

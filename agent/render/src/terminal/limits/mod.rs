@@ -1,0 +1,156 @@
+//! Limits that explain a cause: a sentence each, and the same as JSON.
+//!
+//! Yields nothing for a limit that was not hit.
+
+use serde::Serialize;
+
+use crate::{
+    analyze::{Group, Limited, limited},
+    limits::{Kind, Limit},
+};
+
+use super::{
+    page::{Emphasis, Page},
+    units::{bytes, counted, duration, percent, thousands},
+};
+
+/// Longest sentence: names of groups may have any length.
+pub(super) const LONGEST: usize = 600;
+
+/// A sentence for each limit that explains what a group of requests lost time to.
+pub(super) fn lines(page: &mut Page, group: &Group, limits: &[Limit]) {
+    for one in limited(group, limits) {
+        let text = page.name(words(&one), LONGEST);
+        page.sentence(&text, Emphasis::Warning);
+    }
+}
+
+/// `cpu.fault: memory.max of /a, 300 MB, was hit 1,512 times (memory.events)`; names are as others gave them.
+pub(super) fn words(Limited { cause, limit }: &Limited<'_>) -> String {
+    format!("{}: {}", cause.name(), clause(limit))
+}
+
+/// The same without the cause.
+pub(super) fn clause(limit: &Limit) -> String {
+    match limit.kind {
+        Kind::Memory => memory(limit),
+        Kind::Io => io(limit),
+        Kind::Quota => quota(limit),
+        Kind::Cpus => cpus(limit),
+    }
+}
+
+/// `memory.max of /a`
+fn place(limit: &Limit) -> String {
+    format!("{} of {}", limit.file, limit.group)
+}
+
+fn memory(limit: &Limit) -> String {
+    let counter = match limit.file.as_str() {
+        "memory.limit_in_bytes" => "memory.failcnt",
+        _ => "memory.events",
+    };
+    let hits = counted(limit.hits, "time", "times");
+    let mut clauses = vec![format!("{}, {}, was hit {hits} ({counter})", place(limit), bytes(limit.value))];
+    if limit.refaults > 0 {
+        let pages = counted(limit.refaults, "page", "pages");
+        clauses.push(format!("{pages} that had been pushed out came back"));
+    }
+    if limit.stalled_ns > 0 {
+        clauses.push(format!("tasks waited for memory for {}", duration(limit.stalled_ns)));
+    }
+    clauses.join("; ")
+}
+
+fn io(limit: &Limit) -> String {
+    let rate = if limit.is_count { thousands(limit.value) + " I/Os" } else { bytes(limit.value) };
+    format!("{}, {rate}/s of {}, was reached for {}", place(limit), limit.device, duration(limit.hit_ns))
+}
+
+fn quota(limit: &Limit) -> String {
+    format!(
+        "{}, {} per {}, ran out in {} of {}",
+        place(limit),
+        duration(limit.value),
+        duration(limit.period_ns),
+        thousands(limit.hits),
+        counted(limit.periods, "period", "periods")
+    )
+}
+
+/// `CPU 1 was idle for 80.0 % of that`
+fn cpus(limit: &Limit) -> String {
+    let who = if limit.group.is_empty() {
+        format!("threads with a mask of {} (taskset, sched_setaffinity)", cpus_of(&limit.cpus))
+    } else {
+        format!("threads with {}, {},", place(limit), cpus_of(&limit.cpus))
+    };
+    let idle = limit.idle_cpus();
+    let meanwhile = if is_one(&limit.other_cpus) {
+        format!("CPU {} was idle for {} of that", limit.other_cpus, percent(idle.min(1.0)))
+    } else {
+        format!("on average {idle:.1} of CPUs {} were idle meanwhile", limit.other_cpus)
+    };
+    let queue = if is_one(&limit.cpus) { "its run queue" } else { "their run queues" };
+    format!("{who} stood in {queue} for {}; {meanwhile}", duration(limit.hit_ns))
+}
+
+fn is_one(list: &str) -> bool {
+    !list.contains([',', '-'])
+}
+
+/// `CPU 0 alone`, `CPUs 0-3`
+fn cpus_of(list: &str) -> String {
+    if is_one(list) { format!("CPU {list} alone") } else { format!("CPUs {list}") }
+}
+
+/// A limit that explains a cause.
+#[derive(Serialize)]
+pub(super) struct LimitJson<'a> {
+    cause: &'static str,
+    kind: &'static str,
+    file: &'a str,
+    group: &'a str,
+    value: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period_ns: Option<u64>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    device: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    cpus: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    other_cpus: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_cpus_idle: Option<f64>,
+    hits: u64,
+    hit_ns: u64,
+    periods: u64,
+    refaults: u64,
+    stalled_ns: u64,
+    text: String,
+}
+
+pub(super) fn json<'a>(limited: &Limited<'a>) -> LimitJson<'a> {
+    let Limited { cause, limit } = *limited;
+    LimitJson {
+        cause: cause.name(),
+        kind: limit.kind.name(),
+        file: &limit.file,
+        group: &limit.group,
+        value: limit.value,
+        period_ns: (limit.kind == Kind::Quota).then_some(limit.period_ns),
+        device: &limit.device,
+        cpus: &limit.cpus,
+        other_cpus: &limit.other_cpus,
+        other_cpus_idle: (limit.kind == Kind::Cpus).then(|| limit.idle_cpus()),
+        hits: limit.hits,
+        hit_ns: limit.hit_ns,
+        periods: limit.periods,
+        refaults: limit.refaults,
+        stalled_ns: limit.stalled_ns,
+        text: words(limited),
+    }
+}
+
+#[cfg(test)]
+mod tests;
