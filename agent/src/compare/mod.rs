@@ -9,6 +9,7 @@ mod failed;
 mod fidelity;
 mod grouping;
 mod jaeger;
+mod limits;
 mod notes;
 mod pooled;
 mod read;
@@ -268,6 +269,8 @@ fn choose_request(runs: &[ReadRun], wanted: Option<&str>) -> Result<Untrusted, R
 /// Takes the digests of the runs out of them.
 fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &str) -> Platform {
     let mut taken = Vec::with_capacity(indices.len());
+    let manifests: Vec<&Manifest> = indices.iter().map(|&index| runs[index].manifest.as_ref()).collect();
+    let limits = limits::of(&manifests);
     for &index in indices {
         let run = &mut runs[index];
         let start_ns = run.manifest.clocks.first().map_or(0, |clock| clock.wall_ns);
@@ -275,7 +278,7 @@ fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &st
         let is_emulated = notes::is_emulated(&run.manifest);
         taken.extend(at.map(|at| Run { start_ns, is_emulated, requests: run.digest.groups.swap_remove(at) }));
     }
-    Platform { label, runs: taken }
+    Platform { label, runs: taken, limits }
 }
 
 /// The metrics and margins. `shortest` is the smallest number of requests, and the run that has it.

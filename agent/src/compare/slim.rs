@@ -8,6 +8,7 @@ use std::{
 
 use crate::{
     folder::{HealthRecord, HookRecord, Manifest, limits::VALUE_BYTES},
+    limits::{Limit, Timeline},
     untrusted::Untrusted,
 };
 
@@ -43,6 +44,8 @@ pub(super) fn slim(manifest: &Manifest) -> Manifest {
         logical_cpus: manifest.logical_cpus,
         memory_bytes: manifest.memory_bytes,
         limits: manifest.limits,
+        cpu_quota_group: word(&manifest.cpu_quota_group),
+        limits_seen: manifest.limits_seen.iter().take(MOST_ENTRIES).map(limit).collect(),
         child: manifest.child,
         workload,
         versions: crate::folder::Versions {
@@ -59,6 +62,29 @@ pub(super) fn slim(manifest: &Manifest) -> Manifest {
         rows: manifest.rows,
         rows_lost: manifest.rows_lost,
         ..Manifest::default()
+    }
+}
+
+/// Without when it was hit.
+fn limit(limit: &Limit) -> Limit {
+    Limit {
+        kind: limit.kind,
+        file: short(&limit.file),
+        group: short(&limit.group),
+        device: short(&limit.device),
+        cpus: short(&limit.cpus),
+        other_cpus: short(&limit.other_cpus),
+        value: limit.value,
+        period_ns: limit.period_ns,
+        is_count: limit.is_count,
+        hits: limit.hits,
+        hit_ns: limit.hit_ns,
+        periods: limit.periods,
+        refaults: limit.refaults,
+        stalled_ns: limit.stalled_ns,
+        idle_ns: limit.idle_ns,
+        when: Timeline::default(),
+        when_refaults: Timeline::default(),
     }
 }
 

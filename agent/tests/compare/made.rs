@@ -32,6 +32,8 @@ pub(crate) struct Made {
     pub(crate) cpu_ns: u64,
     /// Time of an inference in the run queue, ns.
     pub(crate) runq_ns: u64,
+    /// Time of an inference in a lock, ns.
+    pub(crate) lock_ns: u64,
     /// Throttled time of every tenth request, ns.
     pub(crate) throttled_ns: u64,
     /// Whether requests in the first third of a run take half as long again.
@@ -40,6 +42,8 @@ pub(crate) struct Made {
     pub(crate) waits: u64,
     /// Whether the end of the program was seen.
     pub(crate) ends: bool,
+    /// Puts limits into the manifest.
+    pub(crate) limits: fn(&mut Manifest),
 }
 
 impl Default for Made {
@@ -53,10 +57,12 @@ impl Default for Made {
             requests: 120,
             cpu_ns: 20_000_000,
             runq_ns: 0,
+            lock_ns: 0,
             throttled_ns: 0,
             warms_up: false,
             waits: 0,
             ends: true,
+            limits: |_| (),
         }
     }
 }
@@ -78,6 +84,7 @@ impl Made {
             wall_ns: 1_795_249_821_000_000_000 + turn * 60_000_000_000,
         };
         let mut manifest = Manifest::new([turn as u8; 16], self.name, start);
+        (self.limits)(&mut manifest);
         self.scenario.clone_into(&mut manifest.scenario);
         self.fidelity.clone_into(&mut manifest.fidelity);
         self.hypervisor.clone_into(&mut manifest.hypervisor);
@@ -153,6 +160,7 @@ impl Made {
         let inference = [
             (Account::Cpu, scaled(self.cpu_ns)),
             (Account::Runq, scaled(self.runq_ns)),
+            (Account::Lock, scaled(self.lock_ns)),
             (Account::Throttled, throttled_ns),
         ];
         let begin_ns = 5_000_000_000 + number * 100_000_000;

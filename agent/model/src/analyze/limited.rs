@@ -8,6 +8,7 @@ use guestscope_contract::{Account, SAMPLES_PER_S};
 use super::{
     cause::{Cause, Overlay},
     headline::Headline,
+    slow::Slow,
     summary::Group,
 };
 use crate::{
@@ -50,7 +51,7 @@ pub struct Limited<'a> {
 pub fn limited<'a>(group: &Group, limits: &'a [Limit]) -> Vec<Limited<'a>> {
     let of_slow = |cause: Cause| {
         let slow = group.slowest.iter().filter(|slow| slow.excess_by(cause) > 0);
-        let span = |slow: &super::Slow| Span {
+        let span = |slow: &Slow| Span {
             begin_ns: slow.start_ns,
             end_ns: slow.start_ns.saturating_add(slow.latency_ns),
             ns: slow.excess_by(cause).unsigned_abs(),
@@ -106,7 +107,7 @@ pub fn behind_others(
 
 /// Slow requests whose longest wait was for a thread that was kept from running in this account.
 fn blamed(group: &Group, account: Account) -> Vec<Span> {
-    let span = |slow: &super::Slow| {
+    let span = |slow: &Slow| {
         let blame = slow.longest_wait.as_ref()?.blame.filter(|blame| blame.account == account)?;
         let end_ns = slow.start_ns.saturating_add(slow.latency_ns);
         Some(Span { begin_ns: slow.start_ns, end_ns, ns: blame.ns })

@@ -10,9 +10,7 @@ use guestscope_contract::metrics::Class;
 use serde::Serialize;
 
 use crate::{
-    analyze::{
-        Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums, limited,
-    },
+    analyze::{Excess, Group, Headline, ProcessRow, Quantiles, Row, RowKind, Slow, Summary, Sums, limited},
     health::{AgentCost, Health, Verdict},
     phase::{COUNTS, Metric, Quantity},
     platform::CpuQuota,

@@ -8,7 +8,10 @@ use super::{
     CountChange,
     compared::{Compared, Side},
 };
-use crate::analyze::advice::{self, Advice};
+use crate::analyze::{
+    advice::{self, Advice},
+    cause::Cause,
+};
 use crate::phase::Metric;
 
 /// Moves after which a cache is cold. To another hardware thread of its core a thread takes its caches along.
@@ -36,7 +39,14 @@ impl Compared {
         // Counts are of all requests, and say nothing about the slowest.
         let moves = if quantile.is_none() { self.moves() } else { Vec::new() };
         let moves = (!moves.is_empty()).then_some(("migration", moves));
-        let advised = |(cause, counts)| Some(Advised { cause, counts, advice: advice::for_cause(cause)? });
+        let of_limit = |name: &str| {
+            let cause = Cause::all().find(|cause| cause.name() == name)?;
+            advice::for_limit(self.hit_of(self.limited(cause)?)?)
+        };
+        let advised = |(cause, counts)| {
+            let advice = of_limit(cause).or_else(|| advice::for_cause(cause))?;
+            Some(Advised { cause, counts, advice })
+        };
         first.into_iter().chain(moves).filter_map(advised).collect()
     }
 

@@ -4,6 +4,7 @@ use super::{
     super::cause::Cause,
     causes::Decomposition,
     counts::{Cost, CountChange},
+    limits::LimitDifference,
     verdict::{Judged, Overall},
     welch::Interval,
 };
@@ -72,6 +73,8 @@ pub struct Compared {
     pub counts: Vec<CountChange>,
     /// Quantile by quantile.
     pub curve: Vec<CurvePoint>,
+    /// Limits that differ from the baseline's.
+    pub limits: Vec<LimitDifference>,
 }
 
 /// All platforms against the baseline.

@@ -13,6 +13,8 @@ mod compared;
 mod counts;
 mod digest;
 mod kept;
+mod limited;
+mod limits;
 mod metric;
 mod picked;
 mod platform;
@@ -31,6 +33,7 @@ pub use breakdown::{Breakdown, Quantile, Share, breakdowns};
 pub use causes::{Decomposition, OfCause, Part};
 pub use counts::{Common, Cost, CountChange};
 pub use digest::{GroupDigest, MOST_WARMUP, RunDigest, TAILS, Tail, Warmup};
+pub use limits::{LimitDifference, PlatformLimit};
 pub use metric::Metric;
 pub use picked::{Pick, Picked, is_told_by, latency_ns};
 pub use profile::{Path, Profile};
@@ -117,6 +120,7 @@ fn against(baseline: &Platform, platform: &Platform, verdicts: Verdicts, fold: O
         tail: tail(baseline, platform, sampled),
         counts,
         curve: curve(baseline, platform),
+        limits: LimitDifference::all(&baseline.limits, &platform.limits),
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     compared::Side,
     counts::Common,
     digest::GroupDigest,
+    limits::PlatformLimit,
     metric::Metric,
     verdict::ENOUGH_RUNS,
     welch::{Difference, mean},
@@ -33,6 +34,8 @@ pub struct Platform {
     pub label: String,
     /// In any order.
     pub runs: Vec<Run>,
+    /// What limited them, a value for each kind; empty if that is not known.
+    pub limits: Vec<PlatformLimit>,
 }
 
 /// Metrics to compare, with their margins.

@@ -8,7 +8,7 @@ use super::{
         units::{counted, thousands},
     },
     subject::Compared,
-    why::signed_percent,
+    why::{limit_words, signed_percent},
 };
 use crate::analyze::compare::GOOD_RUNS;
 
@@ -65,6 +65,7 @@ pub(super) fn circumstances(page: &mut Page, compared: &Compared, notes: Notes) 
         ),
         Emphasis::None,
     );
+    limits(page, compared);
     let warmup: u64 = sides().map(|side| side.warmup).sum();
     if warmup > 0 {
         page.sentence(
@@ -76,6 +77,16 @@ pub(super) fn circumstances(page: &mut Page, compared: &Compared, notes: Notes) 
         );
     }
     warnings(page, compared, notes);
+}
+
+/// Limits that differ from the baseline's, a line for each platform.
+fn limits(page: &mut Page, compared: &Compared) {
+    for one in compared.comparison.platforms.iter().filter(|one| !one.limits.is_empty()) {
+        let texts: Vec<String> = one.limits.iter().map(limit_words).collect();
+        let text = format!("limits of {} differ: {}", one.side.label, texts.join("; "));
+        let text = page.name(&text, LONGEST_NOTE);
+        page.sentence(&text, Emphasis::None);
+    }
 }
 
 /// More notes than these are summed up.

@@ -11,11 +11,14 @@ use crate::{
     analyze::compare::Work,
     analyze::compare::{
         Advised, Compared as OnePlatform, Cost, CountChange, CurvePoint, Decomposition, Interval, Judged,
-        OfCause, Part, SelfTest, Side, Verdict,
+        LimitDifference, OfCause, Part, SelfTest, Side, Verdict,
     },
 };
 
-use super::{super::json::print, subject::Compared};
+use super::{
+    super::{json::print, limits::clause},
+    subject::Compared,
+};
 
 /// Version of the keys.
 const FORMAT: u32 = 2;
@@ -66,8 +69,21 @@ struct PlatformJson<'a> {
     costs: Vec<CostJson>,
     counts: Vec<CountJson>,
     curve: Vec<PointJson>,
+    /// Limits that differ from the baseline's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<LimitJson<'a>>,
     advice: Option<AdviceJson>,
     further_advice: Vec<AdviceJson>,
+}
+
+#[derive(Serialize)]
+struct LimitJson<'a> {
+    kind: &'static str,
+    baseline: &'a str,
+    value: &'a str,
+    /// Causes of the difference that it explains.
+    causes: Vec<&'static str>,
+    hit: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -251,6 +267,17 @@ fn cost_json((cause, cost): &(Cause, Cost)) -> CostJson {
     CostJson { cause, events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns }
 }
 
+fn limit_json<'a>(one: &OnePlatform, difference: &'a LimitDifference) -> LimitJson<'a> {
+    let causes = Cause::all().filter(|&cause| one.limited(cause) == Some(difference)).map(Cause::name);
+    LimitJson {
+        kind: difference.platform.kind.name(),
+        baseline: &difference.baseline.text,
+        value: &difference.platform.text,
+        causes: causes.collect(),
+        hit: one.hit_of(difference).map(clause),
+    }
+}
+
 fn platform_json<'a>(one: &'a OnePlatform, baseline: &Side) -> PlatformJson<'a> {
     let count = |change: &CountChange| CountJson {
         name: change.metric.row().full_name(),
@@ -284,6 +311,7 @@ fn platform_json<'a>(one: &'a OnePlatform, baseline: &Side) -> PlatformJson<'a> 
         costs: one.costs.iter().map(cost_json).collect(),
         counts: one.counts.iter().map(count).collect(),
         curve: one.curve.iter().map(point).collect(),
+        limits: one.limits.iter().map(|difference| limit_json(one, difference)).collect(),
         advice: advice.pop(),
         further_advice,
     }

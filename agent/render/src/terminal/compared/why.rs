@@ -3,13 +3,17 @@
 use crate::analyze::{
     Cause,
     compare::{
-        Advised, Compared as OnePlatform, Comparison, Cost, CountChange, Decomposition, Interval, OfCause,
-        Overall, Part,
+        Advised, Compared as OnePlatform, Comparison, Cost, CountChange, Decomposition, Interval,
+        LimitDifference, OfCause, Overall, Part,
     },
 };
-use crate::untrusted::{self, Untrusted};
+use crate::{
+    limits::Kind,
+    untrusted::{self, Untrusted},
+};
 
 use super::super::{
+    limits::clause,
     page::{Align, Emphasis, Page, Piece, words},
     tables::listed,
     units::{difference, mean_duration, percent, thousands},
@@ -17,6 +21,8 @@ use super::super::{
 
 /// Most parts of a difference listed.
 const MOST_PARTS: usize = 8;
+/// Share of a difference from which on a cause's limits are told.
+const LARGE: f64 = 0.1;
 /// Share of a difference below which parts are summed up.
 const SMALL: f64 = 0.01;
 /// Most events listed.
@@ -83,15 +89,48 @@ pub(super) fn reasons(comparison: &Comparison, one: &OnePlatform) -> Vec<Reason>
         costs(&mut reasons, one);
         counts(&mut reasons, one);
     }
+    limits(&mut reasons, one);
     let texts = if one.is_emulated(&comparison.baseline) {
         vec!["none: the time is that of QEMU's emulator (TCG), and studies speak of platforms".to_owned()]
     } else {
         one.advised(&comparison.baseline).iter().map(advice_words).collect()
     };
     for text in texts {
+        let text = Untrusted::from(text).to_string();
         reasons.push(Reason { heading: "advice", indent: 8, words: words(&text, Emphasis::None) });
     }
     reasons
+}
+
+/// Causes with a large part, and the limits behind them.
+fn limits(reasons: &mut Vec<Reason>, one: &OnePlatform) {
+    let Some((explained, _)) = one.explained() else { return };
+    let total = explained.difference_ns.value;
+    let matters = explained.causes.iter().filter(|of| of.difference_ns.value / total >= LARGE);
+    let mut told: Vec<&LimitDifference> = Vec::new();
+    for OfCause { cause, .. } in matters {
+        let Some(difference) = one.limited(*cause).filter(|one| !told.contains(one)) else { continue };
+        told.push(difference);
+        let mut text = format!("{}: {}", cause.name(), limit_words(difference));
+        if let Some(limit) = one.hit_of(difference) {
+            text.push_str("; ");
+            text.push_str(&clause(limit));
+        }
+        // Names of groups and devices are those of the folder.
+        let text = Untrusted::from(text).to_string();
+        reasons.push(Reason { heading: "limit", indent: 12, words: words(&text, Emphasis::None) });
+    }
+}
+
+/// `CPUs 1 of 2 (baseline 2)`
+pub(super) fn limit_words(LimitDifference { baseline, platform }: &LimitDifference) -> String {
+    let kind = match platform.kind {
+        Kind::Cpus => "CPUs",
+        Kind::Quota => "CPU quota",
+        Kind::Memory => "memory",
+        Kind::Io => "I/O",
+    };
+    format!("{kind} {} (baseline {})", platform.text, baseline.text)
 }
 
 /// Advice, with the events behind it and its source.

@@ -26,7 +26,7 @@ fn platform(label: &str, cpu_ms: u64, counts: &Counts) -> Platform {
         let digest = RunDigest::read(requests, 1_000, Warmup::Requests(0)).unwrap();
         Run { start_ns: run, is_emulated: false, requests: digest.groups.into_iter().next().unwrap() }
     };
-    Platform { label: label.to_owned(), runs: (0..5).map(run).collect() }
+    Platform { label: label.to_owned(), runs: (0..5).map(run).collect(), limits: Vec::new() }
 }
 
 fn against(first: &Platform, second: Platform, fold: Option<Common>) -> Comparison {

@@ -57,7 +57,7 @@ fn platform(label: &str, runs: u64, make: impl Fn(u64) -> Vec<Request>) -> Platf
         let digest = digest(make(run), Warmup::Requests(0));
         Run { start_ns: run, is_emulated: false, requests: digest.groups.into_iter().next().unwrap() }
     };
-    Platform { label: label.to_owned(), runs: (0..runs).map(run).collect() }
+    Platform { label: label.to_owned(), runs: (0..runs).map(run).collect(), limits: Vec::new() }
 }
 
 fn against(first: &Platform, second: Platform) -> Compared {

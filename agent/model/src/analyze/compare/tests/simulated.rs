@@ -62,7 +62,7 @@ fn platform(chance: &mut Chance, world: World, label: &str, ratio: f64) -> Platf
         Run { start_ns: index as u64, is_emulated: false, requests }
     };
     let runs = (0..world.runs).map(|index| run(index, chance)).collect();
-    Platform { label: label.to_owned(), runs }
+    Platform { label: label.to_owned(), runs, limits: Vec::new() }
 }
 
 fn declared() -> Declared {
@@ -182,6 +182,7 @@ fn intervals_of_parts_cover_the_truth_in_95_of_100() {
     for _ in 0..2_000 {
         let [baseline, other] = [0, 1].map(|side| Platform {
             label: side.to_string(),
+            limits: Vec::new(),
             runs: (0..8).map(|turn| run(side, turn * 2 + side as u64)).collect(),
         });
         let mean = &compare(&baseline, &[other], &declared()).platforms[0].mean;
