@@ -80,6 +80,8 @@ pub struct Manifest {
     /// Limits on the observed processes, and how often and when each was hit. Empty in older folders.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits_seen: Vec<Limit>,
+    /// Process ID of the agent in the initial namespace; none where that is unknown.
+    pub agent_pid: Option<u32>,
     /// The process that was started; none if it was attached to.
     pub child: Option<Child>,
     /// Graphics processors, and what they were seen to do.

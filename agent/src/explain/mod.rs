@@ -94,6 +94,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
             None => ExplainError::NoSuchRequest { number, numbers: explanation.numbers },
         });
     }
+    explanation.circle.agent_pid = folder.manifest().agent_pid;
     let has_waits = evidence(&folder, &mut explanation, &mut notes);
     let facts = facts(&folder, arguments, (has_waits, notes));
     let text = if arguments.json {

@@ -88,11 +88,14 @@ mod tests {
     /// What limits that were hit are advised on by.
     const OF_LIMITS: [&str; 5] =
         [Kind::Memory.name(), Kind::Io.name(), Kind::Quota.name(), Kind::Cpus.name(), MASK];
+    /// Keys by whose processes had the CPU.
+    const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
 
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {
         let table = parse(TEXT).expect("the table is ours");
-        let causes: Vec<&str> = Cause::all().map(Cause::name).chain(OF_COUNTS).chain(OF_LIMITS).collect();
+        let of_counts = OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS);
+        let causes: Vec<&str> = Cause::all().map(Cause::name).chain(of_counts).collect();
         for cause in &causes {
             assert!(for_cause(cause).is_some(), "no advice for {cause}");
             let has_place = for_cause(cause).is_some_and(|advice| advice.text.contains(PLACE));

@@ -124,6 +124,13 @@ pub(super) fn can_end(account: Account, waker_syscall: u16) -> bool {
     }
 }
 
+/// Whether only threads that share memory with the waiting one can end a wait in this call: a stranger in the
+/// same call was interrupted in it.
+pub(super) fn is_in_memory(syscall: u16) -> bool {
+    let call = if syscall == NO_SYSCALL { None } else { calls_32::same(syscall.into()) };
+    call.is_some_and(|call| [libc::SYS_futex, FUTEX_WAIT, libc::SYS_futex_waitv].contains(&call))
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;

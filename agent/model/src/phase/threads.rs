@@ -18,7 +18,12 @@ pub(crate) struct Threads {
     owners: HashMap<u16, ThreadId>,
     /// Threads whose slots others have now, in the order in which that was seen.
     displaced: VecDeque<ThreadId>,
+    /// Numbers of the threads that ended last, the latest one last.
+    ended: VecDeque<u32>,
 }
+
+/// Number of ended threads that are remembered: a wait that a thread ended is reported right after its end.
+const ENDED: usize = 1_024;
 
 impl Threads {
     pub(crate) fn get(&self, thread: ThreadId) -> Option<&ThreadState> {
@@ -56,6 +61,10 @@ impl Threads {
 
     pub(crate) fn remove(&mut self, thread: ThreadId) -> Option<ThreadState> {
         let state = self.known.remove(&thread)?;
+        if self.ended.len() == ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(thread.tid);
         self.by_number.remove(&thread);
         self.by_process.remove(&(thread.tgid, thread));
         if self.owners.get(&state.slot) == Some(&thread) {
@@ -80,6 +89,11 @@ impl Threads {
         let first = ThreadId { tid, tgid: 0, born_ns: 0 };
         let last = ThreadId { tid, tgid: u32::MAX, born_ns: u64::MAX };
         self.by_number.range(first..=last).copied()
+    }
+
+    /// Whether a thread of this number is observed, or was until recently.
+    pub(crate) fn knows(&self, tid: u32) -> bool {
+        self.of_number(tid).next().is_some() || self.ended.contains(&tid)
     }
 
     /// Threads of this process.

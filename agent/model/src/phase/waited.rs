@@ -65,7 +65,9 @@ impl Pairing {
         let throttled_ns = record.throttled_ns.min(duration_ns - blocked_ns);
         let account = Account::ALL.get(usize::from(record.account)).copied().unwrap_or(Account::Other);
         let waker_syscall = waker::syscall(record.waker);
-        let is_ended = ender::can_end(account, waker_syscall);
+        let may_be_theirs =
+            !ender::is_in_memory(record.syscall) || self.threads.knows(waker::tid(record.waker));
+        let is_ended = ender::can_end(account, waker_syscall) && may_be_theirs;
         let mut wait = Wait {
             phase,
             root,

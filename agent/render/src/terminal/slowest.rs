@@ -117,6 +117,9 @@ fn longest_wait(slow: &Slow) -> Option<String> {
     }
     let (account, ns) = wait.mainly();
     let who = match (account, wait.ran_before_tid, wait.waker_tid) {
+        (Account::Runq, ..) if let Some(user) = wait.users.listed.first() => {
+            format!(", behind {} (pid {}) for {} of it", user.comm, user.pid, duration(user.ns))
+        }
         (Account::Runq, 1.., _) => {
             format!(
                 " on CPU {}, which {} (pid {}) had last",
@@ -129,8 +132,8 @@ fn longest_wait(slow: &Slow) -> Option<String> {
         (blocked, ..) if let Some(io) = wait.io.as_ref().filter(|_| blocked == wait.account) => {
             format!(", {} {}", if io.is_write { "writing to" } else { "reading from" }, io.name)
         }
-        // Other waits mostly end in an interrupt, where the waker is the interrupted thread.
-        (Account::Lock | Account::Other, _, Some(waker)) => format!(", ended by thread {waker}"),
+        (.., Some(waker)) => format!(", ended by thread {waker}"),
+        _ if wait.timed_out() => ", ended by its own time limit".to_owned(),
         _ => String::new(),
     };
     Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))

@@ -39,7 +39,7 @@ fn out_of_quota(part: &Value) -> bool {
 
 /// The evidence names the helper, and what ran before it on its CPU.
 fn by_the_helper(part: &Value) -> bool {
-    part["helpers"][0]["comm"] == "helper" && part["helpers"][0]["by"][0]["culprit"]["kind"] == "ran_before"
+    part["helpers"][0]["comm"] == "helper" && part["helpers"][0]["by"][0]["culprit"]["kind"] == "cpu_user"
 }
 
 /// The output of `explain` for one run, with the run and the injector's log.

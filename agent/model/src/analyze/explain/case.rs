@@ -19,8 +19,10 @@ use super::{
         typical::Typical,
     },
     counts::{self, Events, Usual},
+    culprit::Culprit,
+    held::Locks,
     helped::{self, HelperWaits},
-    waits::{Culprit, Waits, portions},
+    waits::{Waits, portions},
 };
 
 /// 95 % lie within this many standard deviations.
@@ -46,6 +48,7 @@ pub struct Case {
     /// Phases whose time outside their children differs from the typical one, largest excess first.
     pub phases: Vec<CasePhase>,
     trail: Trail,
+    locks: Locks,
 }
 
 /// A phase of it, or what no phase covers: its own time, without nested phases.
@@ -173,6 +176,7 @@ impl Case {
             start_ns: root.start_ns,
             latency_ns,
             excess_ns: latency_ns as i64 - typical.latency_ns as i64,
+            locks: Locks::default(),
             trail: Trail::new(request, located, places, &phases, own),
             phases,
         }
@@ -230,11 +234,21 @@ impl Case {
 
     /// A long wait of one of its own threads.
     pub(super) fn add_own_wait(&mut self, wait: &Wait) {
+        if !self.locks.take(wait) {
+            self.add_blamed(wait, None);
+        }
+    }
+
+    /// The same, with the thread that held the lock, if it waited for one in pieces.
+    fn add_blamed(&mut self, wait: &Wait, holder: Option<Culprit>) {
         let Some(&index) = wait.phase.and_then(|phase| self.trail.phase_of.get(&phase)) else { return };
         let start_ns = self.start_ns;
         let parts = &mut self.phases[index].parts;
         for (account, from_ns, ns) in portions(wait).into_iter().filter(|portion| portion.2 > 0) {
-            let culprit = Culprit::of(wait, account);
+            let guilty = match (&holder, account == wait.account) {
+                (Some(holder), true) => vec![(holder.clone(), ns)],
+                (Some(_), false) | (None, _) => Culprit::of(wait, account, ns),
+            };
             let of_ns = wait.blame.filter(|_| account == wait.account).map_or(0, |blame| blame.ns.min(ns));
             // If a helper explains a wait for it, the wait is listed with both.
             let blamed =
@@ -242,7 +256,7 @@ impl Case {
             for cause in [Some(Cause::Account(account)), blamed].into_iter().flatten() {
                 if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
                     let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
-                    waits.add(wait, (from_ns.saturating_sub(start_ns), ns), &culprit, of_ns);
+                    waits.add(wait, (from_ns.saturating_sub(start_ns), ns), &guilty, of_ns);
                 }
             }
         }
@@ -261,7 +275,12 @@ impl Case {
                 let overlap = from_ns.saturating_add(ns).min(end_ns).saturating_sub(from_ns.max(begin_ns));
                 let part = phases[index].parts.iter_mut().find(|part| part.cause == cause);
                 if let Some(part) = part.filter(|_| overlap > 0) {
-                    helped::add(&mut part.evidence.helpers, wait, overlap, &Culprit::of(wait, account));
+                    helped::add(
+                        &mut part.evidence.helpers,
+                        wait,
+                        overlap,
+                        &Culprit::of(wait, account, overlap),
+                    );
                 }
             }
         }
@@ -269,6 +288,9 @@ impl Case {
 
     /// All waits have come.
     pub(super) fn settle(&mut self) {
+        for (wait, holder) in self.locks.settle() {
+            self.add_blamed(&wait, holder);
+        }
         let parts = self.phases.iter_mut().flat_map(|phase| &mut phase.parts);
         for Evidence { waits, helpers, .. } in parts.map(|part| &mut part.evidence) {
             waits.iter_mut().for_each(Waits::settle);

@@ -5,9 +5,11 @@
 
 use super::{
     super::{Group, Headline, Span, advice, cause::Cause},
-    By, Case, Culprit,
+    By, Case,
+    culprit::Culprit,
     explained::Explained,
     waits,
+    whose::{Circle, Whose},
 };
 use guestscope_contract::{Account, metrics::Metric};
 
@@ -49,7 +51,7 @@ pub struct Advised {
 
 impl Explained {
     /// Advice on the causes of slow requests, most important first; `is_one`: one was asked for by number.
-    pub fn advised(&self, group: &Group, is_one: bool) -> Vec<Advised> {
+    pub fn advised(&self, group: &Group, is_one: bool, circle: &Circle) -> Vec<Advised> {
         let mut causes: Vec<(Cause, Naming)> = Vec::new();
         if is_one || matches!(group.headline, Headline::TooFew { .. }) {
             let slowest = self.cases.first().filter(|case| is_slow(case, group));
@@ -65,9 +67,9 @@ impl Explained {
         }
         let mut advised: Vec<Advised> = Vec::new();
         for (cause, naming) in causes {
-            push(&mut advised, cause.name(), naming);
+            push(&mut advised, (cause.name(), self.key(cause, circle)), naming);
             if cause == Cause::Account(Account::Cpu) && self.cases.iter().any(|case| moved(case) >= MOVES) {
-                push(&mut advised, "migration", Naming::Counts);
+                push(&mut advised, ("migration", "migration"), Naming::Counts);
             }
         }
         advised.truncate(MOST);
@@ -101,6 +103,42 @@ impl Explained {
         self.cases.iter().map(span).filter(|span| span.ns > 0).collect()
     }
 
+    /// The key of the advice on a cause: for the run queue by whose processes had the CPU most of the time.
+    fn key(&self, cause: Cause, circle: &Circle) -> &'static str {
+        if cause != Cause::Account(Account::Runq) {
+            return cause.name();
+        }
+        let used_ns = Whose::ALL.map(|whose| (self.used_ns(whose, circle), whose));
+        used_ns.into_iter().max().filter(|(ns, _)| *ns > 0).map_or(cause.name(), |(_, whose)| whose.advice())
+    }
+
+    /// Time that such processes had the CPU while the explained requests were queued for it, ns.
+    pub fn used_ns(&self, whose: Whose, circle: &Circle) -> u64 {
+        let mut sum_ns = 0_u64;
+        for case in &self.cases {
+            let parts = case.phases.iter().flat_map(|phase| &phase.parts);
+            let runq = parts.filter(|part| part.cause == Cause::Account(Account::Runq) && part.excess_ns > 0);
+            for by in runq.filter_map(|part| part.evidence.waits.as_ref()).flat_map(|waits| &waits.by) {
+                let is_theirs =
+                    matches!(by.culprit, Culprit::Ran { pid, .. } if circle.whose(pid, case.pid) == whose);
+                sum_ns = sum_ns.saturating_add(if is_theirs { by.ns } else { 0 });
+            }
+        }
+        sum_ns
+    }
+
+    /// Number of long waits of one cause in the explained requests.
+    pub fn waits_of(&self, cause: Cause) -> u64 {
+        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
+        let parts = parts.filter(|part| part.cause == cause && part.excess_ns > 0);
+        let counts = parts.map(|part| {
+            let own = part.evidence.waits.as_ref().map_or(0, |waits| waits.count);
+            let of_helpers = part.evidence.helpers.iter().map(|helper| helper.count).sum::<u64>();
+            if matches!(cause, Cause::Helper(_)) { of_helpers } else { own }
+        });
+        counts.sum()
+    }
+
     /// Culprits of one cause in the explained requests, largest time first, and the sum of that time, ns. For
     /// helpers: the causes of their waits.
     pub fn culprits(&self, cause: Cause) -> (Vec<By>, u64) {
@@ -128,9 +166,10 @@ impl Explained {
     }
 }
 
-fn push(advised: &mut Vec<Advised>, cause: &'static str, naming: Naming) {
+/// `cause`: its name, and the key of its advice.
+fn push(advised: &mut Vec<Advised>, (cause, key): (&'static str, &'static str), naming: Naming) {
     if advised.iter().all(|one| one.cause != cause)
-        && let Some(advice) = advice::for_cause(cause)
+        && let Some(advice) = advice::for_cause(key)
     {
         advised.push(Advised { cause, naming, advice });
     }

@@ -8,7 +8,10 @@ use std::cmp::Reverse;
 
 use crate::phase::Wait;
 
-use super::waits::{self, By, Culprit};
+use super::{
+    culprit::Guilt,
+    waits::{self, By},
+};
 
 /// Maximum number of threads that are distinguished; waits of further threads are dropped.
 const THREADS: usize = 64;
@@ -26,7 +29,7 @@ pub struct HelperWaits {
     pub by: Vec<By>,
 }
 
-pub(super) fn add(helpers: &mut Vec<HelperWaits>, wait: &Wait, ns: u64, culprit: &Culprit) {
+pub(super) fn add(helpers: &mut Vec<HelperWaits>, wait: &Wait, ns: u64, guilty: &[Guilt]) {
     let tid = wait.thread.tid;
     let index = match helpers.iter().position(|helper| helper.tid == tid) {
         Some(index) => index,
@@ -39,7 +42,9 @@ pub(super) fn add(helpers: &mut Vec<HelperWaits>, wait: &Wait, ns: u64, culprit:
     let helper = &mut helpers[index];
     helper.count += 1;
     helper.ns = helper.ns.saturating_add(ns);
-    waits::add(&mut helper.by, culprit, ns, 0);
+    for (culprit, ns) in guilty {
+        waits::add(&mut helper.by, culprit, *ns, 0);
+    }
 }
 
 pub(super) fn settle(helpers: &mut [HelperWaits]) {

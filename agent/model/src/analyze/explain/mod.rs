@@ -8,12 +8,15 @@
 mod ahead;
 mod case;
 mod counts;
+mod culprit;
 mod ending;
 mod explained;
+mod held;
 mod helped;
 mod reading;
 mod tail;
 mod waits;
+mod whose;
 
 #[cfg(test)]
 mod tests;
@@ -31,11 +34,13 @@ use super::{
 
 pub use self::{
     case::{Ahead, Case, CasePhase, Compared, Evidence, Part, Sampled},
+    culprit::Culprit,
     ending::{Advised, Naming},
     explained::{Explained, Wanted},
     helped::HelperWaits,
     tail::{Tail, TailCause, TailPart},
-    waits::{By, Culprit, LongWait, Waits},
+    waits::{By, LongWait, Waits},
+    whose::{Circle, Whose},
 };
 
 /// Maximum number of thread names kept from waits: names of programs that are not observed occur nowhere
@@ -88,6 +93,8 @@ pub struct Explanation {
     pub not_counted: Option<NotCounted>,
     /// Threads in the evidence, by thread ID: observed ones, and those that occupied a CPU.
     pub threads: HashMap<u32, Named>,
+    /// The processes of the run.
+    pub circle: Circle,
 }
 
 impl Explanation {
@@ -138,7 +145,14 @@ impl Explanation {
             Some(reading.finish(standard))
         };
         let groups = summary.groups.iter().map(explained).map(Option::unwrap_or_default).collect();
-        let mut explanation = Self { summary, groups, numbers, not_counted, threads: HashMap::new() };
+        let mut explanation = Self {
+            summary,
+            groups,
+            numbers,
+            not_counted,
+            threads: HashMap::new(),
+            circle: Circle::default(),
+        };
         if explanation.queued().next().is_some() {
             for request in source()? {
                 explanation.add_ahead(&request?);
@@ -220,6 +234,7 @@ impl Explanation {
             .collect();
         for thread in threads {
             let Thread { id, comm, end_ns, .. } = thread?;
+            self.circle.add(id.tgid);
             // A number may have been reused: the thread must have lived while the request was in flight.
             let is_named =
                 wanted.iter().any(|&(tid, begin, end)| tid == id.tid && id.born_ns <= end && end_ns >= begin);

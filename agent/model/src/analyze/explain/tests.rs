@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     analyze::Cause,
-    phase::{Blame, Ending, ThreadId, WaitedIo},
+    phase::{Blame, Ending, QueueUser, ThreadId, WaitedIo},
 };
 
 fn explain(requests: &[Request], wanted: Wanted) -> Explanation {
@@ -85,7 +85,7 @@ fn the_tail_is_told_by_cause_and_by_phase() {
     // those from the percentile itself.
     assert_eq!((tails[0].requests, tails[0].causes[0].requests), (15, 10));
     assert_eq!(tails[1].requests, tails[1].causes[0].requests);
-    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false);
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false, &explanation.circle);
     assert_eq!(advised.iter().map(|one| one.cause).collect::<Vec<_>>(), ["throttled"]);
 }
 
@@ -155,6 +155,34 @@ fn whoever_there_is_no_room_for_is_summed_up() {
     assert_eq!((waits.count, waits.total_ns, waits.by.len()), (50, 50_000_000, 33));
     let others = By { culprit: Culprit::Others, count: 18, ns: 18_000_000, kept_ns: 0 };
     assert_eq!(waits.by[0], others);
+}
+
+#[test]
+fn a_wait_for_a_cpu_is_of_those_who_used_it_by_their_time() {
+    let requests = run_with(Account::Runq, 60_000_000);
+    let mut one = wait(&requests[94], Account::Runq, [0, 0, 10_000_000]);
+    let user = |comm: &str, pid, ns| QueueUser { comm: comm.into(), pid, ns };
+    one.users.listed = vec![user("busy", 7, 6_000_000), user("own", one.thread.tgid, 3_000_000)];
+    one.users.others_ns = 500_000;
+    let own_pid = one.thread.tgid;
+    let explanation = with_waits(explain(&requests, Wanted::Slowest(10)), vec![one]);
+    let case = explanation.groups[0].cases.iter().find(|case| case.request == 94).expect("it is slow");
+    let waits = case.phases[0].parts[0].evidence.waits.as_ref().expect("there is one");
+    let by: Vec<_> = waits.by.iter().map(|by| (by.culprit.clone(), by.ns)).collect();
+    let ran = |comm: &str, pid| Culprit::Ran { comm: comm.into(), pid };
+    // The last user, stress-ng, is not among them: it used no time worth a name.
+    let expected = [
+        (ran("busy", 7), 6_000_000),
+        (ran("own", own_pid), 3_000_000),
+        (Culprit::Others, 500_000),
+        (Culprit::Unknown, 500_000),
+    ];
+    assert_eq!((waits.count, waits.total_ns, by), (1, 10_000_000, expected.to_vec()));
+    let group = &explanation.groups[0];
+    let used = [Whose::Own, Whose::Stranger].map(|whose| group.used_ns(whose, &explanation.circle));
+    assert_eq!(used, [3_000_000, 6_000_000]);
+    let advised = group.advised(&explanation.summary.groups[0], false, &explanation.circle);
+    assert!(advised[0].advice.text.starts_with("Others had the CPUs"), "{advised:?}");
 }
 
 #[test]
@@ -258,7 +286,8 @@ fn moves_to_another_cache_are_advised_on_where_only_cpu_time_grew() {
     let mut requests = run_with(Account::Cpu, 30_000_000);
     let advice_of = |requests: &[Request]| {
         let explanation = explain(requests, Wanted::Slowest(1));
-        let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false);
+        let advised =
+            explanation.groups[0].advised(&explanation.summary.groups[0], false, &explanation.circle);
         advised.iter().map(|one| (one.cause, one.naming)).collect::<Vec<_>>()
     };
     assert_eq!(advice_of(&requests), [("cpu", Naming::Slowest)]);
@@ -283,7 +312,7 @@ fn advice_is_given_where_something_stands_out(
     let late = |number: u64| account.filter(|_| number == 7).map(|account| (account, 9_000_000));
     let requests: Vec<Request> = (0..requests).map(|number| one(number, late(number))).collect();
     let explanation = explain(&requests, Wanted::Slowest(3));
-    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false);
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false, &explanation.circle);
     assert_eq!(advised.iter().map(|one| (one.cause, one.naming)).collect::<Vec<_>>(), expected);
 }
 

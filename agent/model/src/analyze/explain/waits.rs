@@ -5,10 +5,11 @@
 
 use std::cmp::Reverse;
 
-use guestscope_contract::{Account, metrics::WaitsFor};
+use guestscope_contract::Account;
 
-use crate::phase::{Blame, Wait};
-use crate::untrusted::Untrusted;
+use crate::phase::Wait;
+
+use super::culprit::{Culprit, Guilt};
 
 /// Longest waits that are kept.
 const LONGEST: usize = 4;
@@ -17,91 +18,6 @@ const CULPRITS: usize = 32;
 /// A wait shorter than its account's time divided by this is not counted: every wake-up takes some
 /// microseconds to reach a CPU, and three waits that matter must not become hundreds.
 const MATTERS: u64 = 200;
-
-/// The thread, device or group on the other side of a wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Culprit {
-    /// The last thread that had the CPU before the waiting one got it.
-    Ran {
-        /// Thread name.
-        comm: Untrusted,
-        /// Process ID, in the initial namespace.
-        pid: u32,
-    },
-    /// The CPU was idle until then: the wake-up itself took that long.
-    Idle,
-    /// A thread that was waited for and was itself kept from running.
-    Kept(Blame),
-    /// The thread that ended the wait; in an interrupt, the thread that was interrupted.
-    Woken {
-        /// Thread ID.
-        tid: u32,
-    },
-    /// A block device.
-    Device {
-        /// Device name in the guest.
-        name: Untrusted,
-        /// Whether it was a write; otherwise a read.
-        is_write: bool,
-    },
-    /// A CPU quota: that of the thread's control group, or of one above it.
-    Group {
-        /// The path of the thread's group as the guest names it.
-        path: Untrusted,
-    },
-    /// Only the system call of the wait is known.
-    Syscall(u32),
-    /// Nothing is known but the account.
-    Unknown,
-    /// All culprits beyond the limit.
-    Others,
-}
-
-impl Culprit {
-    /// The culprit of the part of a wait that belongs to an account.
-    pub(super) fn of(wait: &Wait, account: Account) -> Self {
-        match account.waits_for() {
-            WaitsFor::Cpu if account == Account::Throttled => {
-                wait.cgroup.clone().map_or(Culprit::Unknown, |path| Culprit::Group { path })
-            }
-            WaitsFor::Cpu if wait.ran_before_tid == 0 => Culprit::Idle,
-            WaitsFor::Cpu => Culprit::Ran { comm: wait.ran_before_comm.clone(), pid: wait.ran_before_tgid },
-            WaitsFor::Device => match &wait.io {
-                Some(io) => Culprit::Device { name: io.name.clone(), is_write: io.is_write },
-                None => Culprit::of_syscall(wait),
-            },
-            WaitsFor::Thread | WaitsFor::Unknown => match (wait.blame, wait.waker_tid) {
-                (Some(blame), _) => Culprit::Kept(Blame { ns: 0, ..blame }),
-                (None, Some(tid)) => Culprit::Woken { tid },
-                (None, None) => Culprit::of_syscall(wait),
-            },
-            WaitsFor::Peer => match wait.blame {
-                Some(blame) => Culprit::Kept(Blame { ns: 0, ..blame }),
-                None => Culprit::of_syscall(wait),
-            },
-            WaitsFor::Nothing | WaitsFor::Timer => Culprit::of_syscall(wait),
-        }
-    }
-
-    fn of_syscall(wait: &Wait) -> Self {
-        wait.syscall.map_or(Culprit::Unknown, Culprit::Syscall)
-    }
-
-    /// The number of a thread known by that alone.
-    pub(super) const fn tid(&self) -> Option<u32> {
-        match self {
-            Culprit::Kept(blame) => Some(blame.tid),
-            Culprit::Woken { tid } => Some(*tid),
-            Culprit::Ran { .. }
-            | Culprit::Idle
-            | Culprit::Device { .. }
-            | Culprit::Group { .. }
-            | Culprit::Syscall(_)
-            | Culprit::Unknown
-            | Culprit::Others => None,
-        }
-    }
-}
 
 /// The waits on one culprit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,10 +70,14 @@ impl Waits {
         Self { count: 0, total_ns: 0, longest: Vec::new(), by: Vec::new(), least_ns }
     }
 
-    pub(super) fn add(&mut self, wait: &Wait, (after_ns, ns): (u64, u64), culprit: &Culprit, kept_ns: u64) {
+    /// Adds a part of a wait, so long after the start of the request; `guilty`: its culprits, the largest first.
+    pub(super) fn add(&mut self, wait: &Wait, (after_ns, ns): (u64, u64), guilty: &[Guilt], kept_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(ns);
         self.count += u64::from(ns >= self.least_ns);
-        add(&mut self.by, culprit, ns, kept_ns);
+        for (culprit, ns) in guilty {
+            add(&mut self.by, culprit, *ns, kept_ns.min(*ns));
+        }
+        let culprit = guilty.first().map_or(&Culprit::Unknown, |(culprit, _)| culprit);
         if self.longest.len() < LONGEST || self.longest.last().is_some_and(|last| last.ns < ns) {
             let (cpu, syscall) = (wait.cpu, wait.syscall);
             let took_tid = Some(wait.replaced_by_tid).filter(|&tid| tid != 0 && wait.blocked_ns == 0);

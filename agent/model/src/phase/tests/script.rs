@@ -220,7 +220,7 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
         ran_before_tgid: 77,
         left_cpu: 0,
         cpu: 1,
-        syscall: 0xffff,
+        syscall: number("in=", 0xffff) as u16,
         account: account.map_or(200, |account| account as u8),
         edge: edge_mark(edge),
         device: number("device=", 0) as u32,

@@ -342,3 +342,17 @@ fn a_wait_ahead_of_its_edge_comes_before_its_request() {
     losses: unended phases 2
     ");
 }
+
+/// A thread that is not observed was interrupted in its own futex call; a thread that has just ended did it.
+#[test]
+fn a_lock_in_memory_is_released_by_observed_threads_alone() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        10  10/11 fork 10/10
+        120 10/10 wait lock from=101 ready=119 waker=99 in=202
+        130 10/10 wait lock from=121 ready=129 waker=11 in=202
+        140 10/10 wait lock from=131 ready=139 waker=99
+        150 10/11 exit
+        160 10/10 wait lock from=141 ready=149 waker=11 in=202
+    "), @"");
+}

@@ -6,7 +6,7 @@ use super::{facts::ExplainFacts, limited};
 use crate::analyze::{
     Group, Limited,
     advice::Advice,
-    explain::{Advised, Explained},
+    explain::{Advised, Circle, Explained},
 };
 
 /// Advice, and the limits that explain causes. Where this fidelity folds accounts into others, the advice on
@@ -14,9 +14,10 @@ use crate::analyze::{
 pub(super) fn advised<'a>(
     group: &Group,
     explained: &Explained,
+    circle: &Circle,
     facts: &'a ExplainFacts,
 ) -> (Vec<Advised>, Vec<Limited<'a>>) {
-    let mut advised = explained.advised(group, facts.shown.is_one());
+    let mut advised = explained.advised(group, facts.shown.is_one(), circle);
     let limits = limited::found(group, (explained, &advised), facts);
     limited::advise(&mut advised, &limits);
     if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {

@@ -10,7 +10,9 @@ use guestscope_contract::{Account, metrics::Metric};
 use crate::{
     analyze::{
         Cause, Overlay,
-        explain::{Ahead, By, Case, Compared, Culprit, HelperWaits, Named, Part, Sampled, Waits},
+        explain::{
+            Ahead, By, Case, Circle, Compared, Culprit, HelperWaits, Named, Part, Sampled, Waits, Whose,
+        },
     },
     health::Fidelity,
     phase::Blame,
@@ -44,6 +46,7 @@ const ENOUGH_SAMPLES: u64 = 20;
 pub(super) struct Words<'a> {
     pub(super) case: &'a Case,
     pub(super) threads: &'a HashMap<u32, Named>,
+    pub(super) circle: &'a Circle,
     pub(super) facts: &'a ExplainFacts,
 }
 
@@ -170,19 +173,24 @@ impl Words<'_> {
             })
             .collect();
         let is_cpu = |one: &&By| matches!(one.culprit, Culprit::Ran { .. } | Culprit::Idle);
-        let before = if named.first().is_some_and(is_cpu) { "after " } else { "" };
+        let before = if named.first().is_some_and(is_cpu) { "behind " } else { "" };
         format!("{before}{}", texts.join(", "))
     }
 
     fn culprit(&self, by: &By) -> String {
         match &by.culprit {
-            Culprit::Ran { comm, pid } if *pid == self.case.pid => {
-                format!("{comm} (pid {pid}, this process itself)")
-            }
-            Culprit::Ran { comm, pid } => format!("{comm} (pid {pid})"),
+            Culprit::Ran { comm, pid } => match self.circle.whose(*pid, self.case.pid) {
+                Whose::Own => format!("its own thread {comm} (pid {pid})"),
+                Whose::Sibling => format!("{comm} (pid {pid}, also observed)"),
+                Whose::Agent => format!("guestscope itself (pid {pid})"),
+                Whose::Stranger => format!("{comm} (pid {pid})"),
+            },
             Culprit::Idle => "no thread (the CPU was idle)".to_owned(),
             Culprit::Kept(blame) => self.blamed(*blame, by.kept_ns),
             Culprit::Woken { tid } => format!("ended by {}", self.thread(*tid)),
+            Culprit::Held { tid } => format!("timed out until {} released it", self.thread(*tid)),
+            Culprit::Beside { tid } => format!("timed out while {} ran", self.thread(*tid)),
+            Culprit::TimedOut => "ended by its own time limit".to_owned(),
             Culprit::Device { name, is_write: true } => format!("writing to {name}"),
             Culprit::Device { name, is_write: false } => format!("reading from {name}"),
             Culprit::Group { path } => limited::group_with_quota(path, &self.facts.limits),

@@ -202,7 +202,7 @@ fn of_group<'a>(
     explained: &'a Explained,
     (explanation, facts): (&'a Explanation, &'a ExplainFacts),
 ) -> GroupJson<'a> {
-    let (advised, limits) = advised(group, explained, facts);
+    let (advised, limits) = advised(group, explained, &explanation.circle, facts);
     GroupJson {
         name: &group.name,
         requests: group.latency.count,

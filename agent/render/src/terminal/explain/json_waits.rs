@@ -80,7 +80,7 @@ pub(super) fn of_culprit(culprit: &Culprit) -> CulpritJson {
     let of = |kind| CulpritJson { kind, ..CulpritJson::default() };
     match culprit {
         Culprit::Ran { comm, pid } => {
-            CulpritJson { comm: Some(comm.clone()), pid: Some(*pid), ..of("ran_before") }
+            CulpritJson { comm: Some(comm.clone()), pid: Some(*pid), ..of("cpu_user") }
         }
         Culprit::Idle => of("idle_cpu"),
         Culprit::Kept(blame) => CulpritJson {
@@ -90,6 +90,9 @@ pub(super) fn of_culprit(culprit: &Culprit) -> CulpritJson {
             ..of("kept_thread")
         },
         Culprit::Woken { tid } => CulpritJson { tid: Some(*tid), ..of("waker") },
+        Culprit::Held { tid } => CulpritJson { tid: Some(*tid), ..of("lock_holder") },
+        Culprit::Beside { tid } => CulpritJson { tid: Some(*tid), ..of("timed_out_while_running") },
+        Culprit::TimedOut => of("timed_out"),
         Culprit::Device { name, is_write } => CulpritJson {
             device_name: Some(name.clone()),
             io_direction: Some(if *is_write { "write" } else { "read" }),

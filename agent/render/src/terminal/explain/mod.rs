@@ -75,7 +75,7 @@ fn render_group(
     let unicode = page.style().unicode;
     let name = if has_many { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
     page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
-    let (advised, limits) = advised(group, explained, facts);
+    let (advised, limits) = advised(group, explained, &explanation.circle, facts);
     if facts.shown.is_one() {
         for case in &explained.cases {
             page.blank();
@@ -120,13 +120,13 @@ fn render_who(
     let leading = leading.and_then(|first| Cause::all().find(|cause| cause.name() == first.cause));
     let (Some(cause), Some(case)) = (leading, explained.cases.first()) else { return };
     let (by, total_ns) = explained.culprits(cause);
-    let words_of = Words { case, threads: &explanation.threads, facts };
+    let words_of = Words { case, threads: &explanation.threads, circle: &explanation.circle, facts };
     let culprits = words_of.culprits(&by, total_ns);
     if culprits.is_empty() {
         return;
     }
     let of = counted(explained.cases.len() as u64, "slowest request", "slowest requests");
-    let waits = counted(by.iter().map(|one| one.count).sum(), "wait", "waits");
+    let waits = counted(explained.waits_of(cause), "wait", "waits");
     let text = format!("{}: {} in {waits} of the {of}, {culprits}", cause.name(), duration(total_ns));
     let text = page.safe(&text);
     fact(page, "who", &text, Emphasis::None);
@@ -170,7 +170,7 @@ fn render_case(
     let names = shown.iter().flat_map(|phase| &phase.parts).map(|part| width(part_name(part)));
     let phases = shown.iter().map(|phase| width(&phase_name(page, phase)).saturating_sub(2));
     let columns = names.chain(phases).max().unwrap_or(0).max(8);
-    let context = Words { case, threads: &explanation.threads, facts };
+    let context = Words { case, threads: &explanation.threads, circle: &explanation.circle, facts };
     for phase in &shown {
         let is_visible = phase.excess_ns.unsigned_abs() >= case.excess_ns.unsigned_abs() / VISIBLE;
         if phase.phase.is_none() && !is_visible {

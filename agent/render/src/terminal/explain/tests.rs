@@ -229,7 +229,8 @@ fn what_is_folded_is_advised_to_be_seen_first() {
     let explanation = explained(&requests, Vec::new(), Wanted::Slowest(1));
     let advice = |fidelity| {
         let facts = ExplainFacts { fidelity: Some(fidelity), ..facts() };
-        let (advised, _) = advised(&explanation.summary.groups[0], &explanation.groups[0], &facts);
+        let (advised, _) =
+            advised(&explanation.summary.groups[0], &explanation.groups[0], &explanation.circle, &facts);
         (advised[0].cause, advised[0].advice.text.clone())
     };
     let known = crate::analyze::advice::for_cause("other").expect("there is advice").text;

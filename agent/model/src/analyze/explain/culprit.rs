@@ -1,0 +1,135 @@
+//! The other side of a wait: the processes that had the CPU, the thread that ended the wait or held the lock,
+//! the device, the group.
+
+use guestscope_contract::{Account, metrics::WaitsFor};
+
+use crate::phase::{Blame, Wait};
+use crate::untrusted::Untrusted;
+
+/// A part of a wait for a CPU below its length divided by this is not worth a name: the switch itself.
+const WORTH_A_NAME: u64 = 20;
+
+/// The thread, device or group on the other side of a wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Culprit {
+    /// A process that used the CPU meanwhile; where the kernel side keeps no turns, the last one that did.
+    Ran {
+        /// Thread name.
+        comm: Untrusted,
+        /// Process ID, in the initial namespace.
+        pid: u32,
+    },
+    /// The CPU was idle until then: the wake-up itself took that long.
+    Idle,
+    /// A thread that was waited for and was itself kept from running.
+    Kept(Blame),
+    /// The thread that ended the wait, in a system call that can do so.
+    Woken {
+        /// Thread ID.
+        tid: u32,
+    },
+    /// The wait for a lock timed out, and this thread ended a later wait of the same thread for the same lock.
+    Held {
+        /// Thread ID.
+        tid: u32,
+    },
+    /// The wait timed out, and samples met this other thread of the process on a CPU meanwhile.
+    Beside {
+        /// Thread ID.
+        tid: u32,
+    },
+    /// The time limit of its system call ended the wait.
+    TimedOut,
+    /// A block device.
+    Device {
+        /// Device name in the guest.
+        name: Untrusted,
+        /// Whether it was a write; otherwise a read.
+        is_write: bool,
+    },
+    /// A CPU quota: that of the thread's control group, or of one above it.
+    Group {
+        /// The path of the thread's group as the guest names it.
+        path: Untrusted,
+    },
+    /// Only the system call of the wait is known.
+    Syscall(u32),
+    /// Nothing is known but the account.
+    Unknown,
+    /// All culprits beyond the limit.
+    Others,
+}
+
+/// A culprit, and its part of a wait, ns.
+pub(super) type Guilt = (Culprit, u64);
+
+impl Culprit {
+    /// The culprits of the part of a wait that belongs to an account and has this length, ns; the largest
+    /// first. Their parts add up to it.
+    pub(super) fn of(wait: &Wait, account: Account, ns: u64) -> Vec<Guilt> {
+        if account.waits_for() == WaitsFor::Cpu && account != Account::Throttled {
+            return users(wait, ns);
+        }
+        vec![(Self::one_of(wait, account), ns)]
+    }
+
+    fn one_of(wait: &Wait, account: Account) -> Self {
+        if account == Account::Throttled {
+            return wait.cgroup.clone().map_or(Culprit::Unknown, |path| Culprit::Group { path });
+        }
+        if let Some(io) = &wait.io {
+            return Culprit::Device { name: io.name.clone(), is_write: io.is_write };
+        }
+        match (wait.blame, wait.waker_tid) {
+            (Some(blame), _) => Culprit::Kept(Blame { ns: 0, ..blame }),
+            (None, Some(tid)) => Culprit::Woken { tid },
+            (None, None) if wait.timed_out() => {
+                wait.beside_tid.map_or(Culprit::TimedOut, |tid| Culprit::Beside { tid })
+            }
+            (None, None) => wait.syscall.map_or(Culprit::Unknown, Culprit::Syscall),
+        }
+    }
+
+    /// The number of a thread known by that alone.
+    pub(super) const fn tid(&self) -> Option<u32> {
+        match self {
+            Culprit::Kept(blame) => Some(blame.tid),
+            Culprit::Woken { tid } | Culprit::Held { tid } | Culprit::Beside { tid } => Some(*tid),
+            Culprit::Ran { .. }
+            | Culprit::Idle
+            | Culprit::TimedOut
+            | Culprit::Device { .. }
+            | Culprit::Group { .. }
+            | Culprit::Syscall(_)
+            | Culprit::Unknown
+            | Culprit::Others => None,
+        }
+    }
+}
+
+/// Who used the CPU while the thread was queued for this long, ns.
+fn users(wait: &Wait, ns: u64) -> Vec<Guilt> {
+    let before = || Culprit::Ran { comm: wait.ran_before_comm.clone(), pid: wait.ran_before_tgid };
+    if wait.users.total_ns() == 0 {
+        return vec![(if wait.ran_before_tid == 0 { Culprit::Idle } else { before() }, ns)];
+    }
+    let mut left_ns = ns;
+    let mut guilty: Vec<Guilt> = Vec::new();
+    for user in &wait.users.listed {
+        let used_ns = user.ns.min(left_ns);
+        left_ns -= used_ns;
+        guilty.push((Culprit::Ran { comm: user.comm.clone(), pid: user.pid }, used_ns));
+    }
+    let others_ns = wait.users.others_ns.min(left_ns);
+    left_ns -= others_ns;
+    if others_ns > 0 {
+        guilty.push((Culprit::Others, others_ns));
+    }
+    match guilty.first_mut() {
+        Some((_, used_ns)) if left_ns < ns / WORTH_A_NAME => *used_ns += left_ns,
+        _ if wait.ran_before_tid == 0 => guilty.push((Culprit::Idle, left_ns)),
+        _ => guilty.push((Culprit::Unknown, left_ns)),
+    }
+    guilty.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    guilty
+}
