@@ -162,7 +162,7 @@ fn a_wait_for_a_cpu_is_of_those_who_used_it_by_their_time() {
     let requests = run_with(Account::Runq, 60_000_000);
     let mut one = wait(&requests[94], Account::Runq, [0, 0, 10_000_000]);
     let user = |comm: &str, pid, ns| QueueUser { comm: comm.into(), pid, ns };
-    one.users.listed = vec![user("busy", 7, 6_000_000), user("own", one.thread.tgid, 3_000_000)];
+    one.users.listed = vec![user("busy", 800, 6_000_000), user("own", one.thread.tgid, 3_000_000)];
     one.users.others_ns = 500_000;
     let own_pid = one.thread.tgid;
     let explanation = with_waits(explain(&requests, Wanted::Slowest(10)), vec![one]);
@@ -172,7 +172,7 @@ fn a_wait_for_a_cpu_is_of_those_who_used_it_by_their_time() {
     let ran = |comm: &str, pid| Culprit::Ran { comm: comm.into(), pid };
     // The last user, stress-ng, is not among them: it used no time worth a name.
     let expected = [
-        (ran("busy", 7), 6_000_000),
+        (ran("busy", 800), 6_000_000),
         (ran("own", own_pid), 3_000_000),
         (Culprit::Others, 500_000),
         (Culprit::Unknown, 500_000),

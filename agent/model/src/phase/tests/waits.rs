@@ -354,5 +354,11 @@ fn a_lock_in_memory_is_released_by_observed_threads_alone() {
         140 10/10 wait lock from=131 ready=139 waker=99
         150 10/11 exit
         160 10/10 wait lock from=141 ready=149 waker=11 in=202
-    "), @"");
+    "), @"
+    wait behind stress  10/10  101..120  outside, lock 18, runq 1
+    wait behind stress  10/10  121..130  outside, lock 8, runq 1, woken by 11
+    wait behind stress  10/10  131..140  outside, lock 8, runq 1, woken by 99
+    thread python       10/11  10..150   cpu 140, exited
+    wait behind stress  10/10  141..160  outside, lock 8, runq 11, woken by 11
+    ");
 }
