@@ -184,6 +184,24 @@ pub(super) fn marks() -> impl Strategy<Value = Vec<Mark>> {
     vec(mark, 0..5)
 }
 
+/// A wait with what its system call asked for, who was on a CPU meanwhile, and nothing else.
+fn asked() -> impl Strategy<Value = Wait> {
+    let user = (any::<String>(), any::<u32>(), 1..1_u64 << 40);
+    let user = user.prop_map(|(comm, pid, ns)| QueueUser { comm: comm.into(), pid, ns });
+    let users = (vec(user, 0..=LISTED), 0..1_u64 << 40)
+        .prop_map(|(listed, others_ns)| QueueUsers { listed, others_ns });
+    let asked = any::<(Option<u32>, Option<u64>, bool, Option<u32>, Option<u32>)>();
+    (asked, users).prop_map(|((waker_syscall, argument, is_limited, limit_ms, beside_tid), users)| Wait {
+        waker_syscall,
+        argument,
+        is_limited,
+        limit_ms,
+        beside_tid,
+        users,
+        ..Wait::default()
+    })
+}
+
 pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
     let ids = any::<(Option<u64>, Option<u64>, Option<u32>, Option<u32>)>();
     let times = (0..1_u64 << 40, 0..1_u64 << 40, 0..1_u64 << 40, any::<u64>());
@@ -195,15 +213,9 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
         name: name.into(),
         is_write,
     });
-    let user = (any::<String>(), any::<u32>(), 1..1_u64 << 40);
-    let user = user.prop_map(|(comm, pid, ns)| QueueUser { comm: comm.into(), pid, ns });
-    let users = (vec(user, 0..=LISTED), 0..1_u64 << 40)
-        .prop_map(|(listed, others_ns)| QueueUsers { listed, others_ns });
-    let asked = (option::of(any::<u32>()), option::of(any::<u64>()), any::<bool>(), option::of(any::<u32>()));
-    let seen = (asked, option::of(any::<u32>()), users);
     let home = (option::of(any::<u32>()), option::of(any::<u64>()), option::of(any::<String>()));
     let causes = (option::of(blame), option::of(io), home);
-    let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), causes, seen);
+    let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), causes, asked());
     let wait = wait.prop_map(
         |(
             thread,
@@ -213,9 +225,8 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
             numbers,
             name,
             (blame, io, home),
-            seen,
+            asked,
         )| {
-            let ((waker_syscall, argument, is_limited, limit_ms), beside_tid, users) = seen;
             let (ns_tid, cgroup_number, cgroup) = home;
             let (blocked_ns, throttled_ns, runq_ns, start_ns) = times;
             let [left_cpu, cpu, replaced_by_tid, ran_before_tid, ran_before_tgid] = numbers;
@@ -233,12 +244,6 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
                 left_cpu,
                 cpu,
                 waker_tid,
-                waker_syscall,
-                argument,
-                is_limited,
-                limit_ms,
-                beside_tid,
-                users,
                 replaced_by_tid,
                 ran_before_tid,
                 ran_before_tgid,
@@ -248,6 +253,7 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
                 cgroup: cgroup.map(Into::into),
                 blame,
                 io,
+                ..asked
             }
         },
     );

@@ -156,7 +156,7 @@ impl Sinks {
                 wait.cgroup = wait.cgroup_number.and_then(|number| self.groups.path(number));
                 self.folder.append_wait(&wait);
                 if let Some(exporter) = &self.exporter {
-                    exporter.wait(wait);
+                    exporter.wait(*wait);
                 }
             }
         }

@@ -54,7 +54,7 @@ impl Seen {
                 Output::Request(request) => self.requests.push(request),
                 Output::Thread(thread) => self.threads.push(*thread),
                 Output::Mark(mark) => self.marks.push(mark),
-                Output::Wait(wait) => self.waits.push(wait),
+                Output::Wait(wait) => self.waits.push(*wait),
                 Output::Pause(_) => unreachable!("pairing knows no pauses"),
             }
         }

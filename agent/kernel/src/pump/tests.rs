@@ -226,7 +226,7 @@ fn phases(outputs: &[Output]) -> HashMap<u64, (u64, usize)> {
 
 fn waits(outputs: &[Output]) -> Vec<(usize, &Wait)> {
     let waits = outputs.iter().enumerate().filter_map(|(at, output)| match output {
-        Output::Wait(wait) => Some((at, wait)),
+        Output::Wait(wait) => Some((at, &**wait)),
         Output::Thread(_) | Output::Mark(_) | Output::Request(_) | Output::Pause(_) => None,
     });
     waits.collect()

@@ -1,7 +1,7 @@
 //! What pairing yields, in the order in which it yields it.
 
 use super::{
-    Wait,
+    QueueUser, Wait,
     pause::Pause,
     values::{Mark, Phase, Request, Thread},
 };
@@ -18,13 +18,18 @@ pub enum Output {
     /// The guest was stopped. It comes before the requests that it lies in.
     Pause(Pause),
     /// A thread was off the CPU for long. It comes before the request that it lies in, never after it.
-    Wait(Wait),
+    Wait(Box<Wait>),
 }
 
 impl Output {
     /// Memory that it takes, about.
     pub fn bytes(&self) -> usize {
-        let phases = if let Output::Request(request) = self { request.phases.len() } else { 0 };
-        size_of::<Self>() + phases * size_of::<Phase>()
+        let beside = match self {
+            Output::Request(request) => request.phases.len() * size_of::<Phase>(),
+            Output::Wait(wait) => size_of::<Wait>() + wait.users.listed.len() * size_of::<QueueUser>(),
+            Output::Thread(_) => size_of::<Thread>(),
+            Output::Mark(_) | Output::Pause(_) => 0,
+        };
+        size_of::<Self>() + beside
     }
 }

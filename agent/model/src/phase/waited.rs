@@ -101,7 +101,7 @@ impl Pairing {
         if self.helpers.is_busy(thread.tgid) {
             self.waits.add(&wait);
         }
-        self.outputs.push(Output::Wait(wait));
+        self.outputs.push(Output::Wait(Box::new(wait)));
     }
 
     /// The innermost phase that was open on the thread at that time, and its request. A wait that arrives

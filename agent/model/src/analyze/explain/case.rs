@@ -240,12 +240,12 @@ impl Case {
     }
 
     /// The same, with the thread that held the lock, if it waited for one in pieces.
-    fn add_blamed(&mut self, wait: &Wait, holder: Option<Culprit>) {
+    fn add_blamed(&mut self, wait: &Wait, holder: Option<&Culprit>) {
         let Some(&index) = wait.phase.and_then(|phase| self.trail.phase_of.get(&phase)) else { return };
         let start_ns = self.start_ns;
         let parts = &mut self.phases[index].parts;
         for (account, from_ns, ns) in portions(wait).into_iter().filter(|portion| portion.2 > 0) {
-            let guilty = match (&holder, account == wait.account) {
+            let guilty = match (holder, account == wait.account) {
                 (Some(holder), true) => vec![(holder.clone(), ns)],
                 (Some(_), false) | (None, _) => Culprit::of(wait, account, ns),
             };
@@ -289,7 +289,7 @@ impl Case {
     /// All waits have come.
     pub(super) fn settle(&mut self) {
         for (wait, holder) in self.locks.settle() {
-            self.add_blamed(&wait, holder);
+            self.add_blamed(&wait, holder.as_ref());
         }
         let parts = self.phases.iter_mut().flat_map(|phase| &mut phase.parts);
         for Evidence { waits, helpers, .. } in parts.map(|part| &mut part.evidence) {

@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn each_process_is_of_one_group() {
         let mut circle = Circle { agent_pid: Some(4), ..Circle::default() };
-        [1, 2].into_iter().for_each(|pid| circle.add(pid));
+        circle.add(1);
+        circle.add(2);
         let groups = [1, 2, 3, 4].map(|pid| circle.whose(pid, 1));
         assert_eq!(groups, [Whose::Own, Whose::Sibling, Whose::Stranger, Whose::Agent]);
     }

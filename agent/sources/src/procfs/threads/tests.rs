@@ -36,6 +36,7 @@ fn kinds(records: &[Record]) -> Vec<Kind> {
             Record::Edge(_) => Kind::Edge,
             Record::Wait(_) => Kind::Wait,
             Record::Io(_) => Kind::Io,
+            Record::Queue(_) => Kind::Queue,
         })
         .collect()
 }
@@ -241,7 +242,7 @@ proptest! {
                 let ledger = match record {
                     Record::Edge(edge) => edge.ledger,
                     Record::Task(_, task) => task.ledger,
-                    Record::Wait(_) | Record::Io(_) => panic!("nobody told of a wait"),
+                    Record::Wait(_) | Record::Io(_) | Record::Queue(_) => panic!("nobody told of a wait"),
                 };
                 prop_assert_eq!(record.time_ns(), ledger.since_ns);
                 prop_assert!(ledger.is_whole() && ledger.since_ns <= 1_000_000);
