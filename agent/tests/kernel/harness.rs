@@ -371,7 +371,7 @@ impl Run {
     fn finish(self, status: ExitStatus) -> Seen {
         let slots = u16::try_from(self.case.options.slots).expect("slots have 16 bits");
         let slots_held =
-            (1..slots).filter(|&slot| self.loaded.ledger(slot).is_some_and(|ledger| ledger.task != 0));
+            (1..=slots).filter(|&slot| self.loaded.ledger(slot).is_some_and(|ledger| ledger.task != 0));
         let losses = self.loaded.losses().expect("the counters can be read");
         let mut seen = Seen {
             status,

@@ -149,8 +149,8 @@ pub(super) fn has_cookies() -> bool {
 /// Sizes the tables.
 pub(super) fn size(loader: &mut EbpfLoader<'_>, options: &LoadOptions) {
     let sizes = [
-        ("OPEN", GOROUTINES + 1 + options.slots),
-        ("RUNS", options.slots),
+        ("OPEN", GOROUTINES + 2 + options.slots),
+        ("RUNS", options.slots + 1),
         ("GOROUTINE_CALLS", GOROUTINES),
         ("FREE_GOROUTINES", GOROUTINES),
         ("CARRIED", GOROUTINES + 1),

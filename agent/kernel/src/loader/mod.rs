@@ -60,7 +60,8 @@ pub use self::{
 /// Bytes in a ring that wake the agent before its timer does: an eighth of the event ring.
 const WAKE_BYTES: u32 = 128 << 10;
 
-/// Maps with an element for each thread that can be tracked. There are no more processes than threads.
+/// Maps with an element for each thread that can be tracked, and one for number 0, which is none. There are no
+/// more processes than threads.
 const PER_THREAD: [&str; 10] = [
     "LEDGERS",
     "BESIDE",
@@ -135,7 +136,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     loader.override_global("HAS_COOKIES", &has_cookies, true);
     functions::size(&mut loader, options);
     for map in PER_THREAD {
-        loader.map_max_entries(map, options.slots.max(2));
+        loader.map_max_entries(map, options.slots + 1);
     }
     // This table alone is a megabyte.
     loader.map_max_entries("TARGETS", if options.visits { TARGETS_MOST } else { 1 });
@@ -188,7 +189,7 @@ fn marks(ebpf: &Ebpf) -> Result<Marks, LoadError> {
 fn fill_free(ebpf: &mut Ebpf, map: &'static str, slots: u32) -> Result<(), LoadError> {
     let map = ebpf.map_mut(map).ok_or(LoadError::Missing(map))?;
     let mut free: Queue<_, u32> = Queue::try_from(map)?;
-    for slot in 1..slots {
+    for slot in 1..=slots {
         free.push(slot, 0)?;
     }
     Ok(())

@@ -50,7 +50,7 @@ pub(super) fn size(loader: &mut EbpfLoader<'_>, options: &LoadOptions) {
         loader.map_max_entries(map, if is_wanted { size } else { 1 });
     }
     loader.map_max_entries("PEERS", if options.arrivals { CONNECTIONS_MOST } else { 1 });
-    loader.map_max_entries("TAKEN", if options.arrivals { options.slots.max(2) } else { 1 });
+    loader.map_max_entries("TAKEN", if options.arrivals { options.slots + 1 } else { 1 });
     if options.arrivals {
         loader.override_global("HAS_ARRIVALS", &HAS_ARRIVALS, true);
     }
