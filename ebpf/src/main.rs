@@ -60,6 +60,8 @@ mod trial;
 #[cfg(target_arch = "bpf")]
 mod turns;
 #[cfg(target_arch = "bpf")]
+mod untracked;
+#[cfg(target_arch = "bpf")]
 mod wait;
 
 #[cfg(not(target_arch = "bpf"))]

@@ -18,7 +18,7 @@ use crate::{
     emit::count,
     maps::{FREE_PROCESSES, LEDGERS, OUTSIDE, PLACES, PROCESS_OF, PROCESSES, STAGES},
     memory::add,
-    quota, task,
+    quota, task, untracked,
 };
 
 macro_rules! read {
@@ -147,7 +147,7 @@ fn member(process: *mut Process, place: u32) -> *mut u16 {
 #[inline(always)]
 pub(crate) fn misses(tgid: u32) {
     // SAFETY: the value is read at once.
-    let Some(number) = (unsafe { PROCESS_OF.get(tgid) }) else { return };
+    let Some(number) = (unsafe { PROCESS_OF.get(tgid) }) else { return untracked::process(tgid) };
     if let Some(process) = PROCESSES.get_ptr_mut(*number) {
         // SAFETY: a process in a map value.
         unsafe { add(&raw mut (*process).unlisted, 1) };
@@ -184,6 +184,7 @@ fn number(tgid: u32) -> u32 {
 #[inline(always)]
 pub(crate) fn forget(tgid: u32) {
     let _ = PROCESS_OF.remove(tgid);
+    untracked::forget(tgid);
 }
 
 /// The thread of this ledger ends, its accounts settled: its time outside phases stays with its process.

@@ -304,8 +304,15 @@ fn without_a_slot_a_thread_is_counted_as_missed() {
         let tracked = u64::from(SLOTS) - 1;
         // A sum over 32 threads that start at once may be torn, which is counted and does not matter here.
         let torn = seen.kernel.sums_torn;
-        let expected =
-            KernelLosses { tasks_missed: THREADS - tracked, sums_torn: torn, ..KernelLosses::default() };
+        let missed = THREADS - tracked;
+        let expected = KernelLosses {
+            tasks_missed: missed,
+            sums_torn: torn,
+            // The begin and the end of each.
+            marks_untracked: 2 * missed,
+            requests_untracked: missed,
+            ..KernelLosses::default()
+        };
         assert_eq!(seen.kernel, expected);
         assert_eq!((seen.pairing, seen.slots_held), (PairingLosses::default(), 0));
         let of =

@@ -32,9 +32,13 @@ pub enum Counter {
     StaleIo = 12,
     /// The sampler's clock ticked, on any task.
     Tick = 13,
+    /// A thread without a slot, of a process that is observed, marked something.
+    UntrackedMark = 14,
+    /// That mark was the begin of a request.
+    UntrackedRequest = 15,
 }
 
 impl Counter {
     /// Number of counters.
-    pub const COUNT: u32 = 14;
+    pub const COUNT: u32 = 16;
 }

@@ -172,6 +172,12 @@ impl Operation {
     pub const fn has_name(number: u8) -> bool {
         matches!(number, 1 | 2 | 8 | 9 | 10)
     }
+
+    /// Whether an edge begins a request: an outermost phase.
+    #[must_use]
+    pub const fn begins_request(number: u8, token: u64) -> bool {
+        number == Operation::Request as u8 || number == Operation::Begin as u8 && is_root_token(token)
+    }
 }
 
 /// First argument of an end or a leave: the thread is inside no phase afterwards.

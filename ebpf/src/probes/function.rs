@@ -34,6 +34,7 @@ use crate::{
     },
     registers,
     task::Current,
+    untracked,
 };
 
 /// Number to function. Filled by the agent; 0 is none.
@@ -53,7 +54,10 @@ static FUNCTION_AT: Array<u64> = Array::with_max_entries(2 * PLACES_IN_PAGE, 0);
 pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {
     phase::keep_own_stack(&ctx);
     let current = Current::new();
-    let Some(ledger) = current.ledger() else { return 0 };
+    let Some(ledger) = current.ledger() else {
+        untracked::mark(false);
+        return 0;
+    };
     let cookie = cookie(&ctx, 0);
     let Some(function) = FUNCTIONS_BY_NUMBER.get_ptr_mut(cookie as u32) else { return 0 };
     // SAFETY: ledgers, functions and stages are map values; the stage belongs to this thread alone.

@@ -24,7 +24,7 @@ use crate::{
     memory::{Memory, Plain},
     process, quota, registers, steal, taken,
     task::{self, Current, Task},
-    topology,
+    topology, untracked,
 };
 
 /// Attempts to copy the ledger before an edge gives up and is marked as torn. A switch takes microseconds and
@@ -42,7 +42,7 @@ static NOWHERE: ProgramArray = ProgramArray::with_max_entries(1, 0);
 pub(crate) fn edge(ctx: ProbeContext) -> u32 {
     keep_own_stack(&ctx);
     let current = Current::new();
-    let Some(ledger) = current.ledger() else { return 0 };
+    let Some(ledger) = current.ledger() else { return without_ledger(&ctx) };
     // SAFETY: a ledger in a map value; its slot never changes while the thread lives.
     let slot = unsafe { (*ledger).slot };
     let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
@@ -74,6 +74,16 @@ pub(crate) fn edge(ctx: ProbeContext) -> u32 {
             flags |= EDGE_NAME_UNREADABLE;
         }
         hand_over(current, ledger, stage, flags);
+    }
+    0
+}
+
+/// The thread is not tracked.
+#[inline(always)]
+fn without_ledger(ctx: &ProbeContext) -> u32 {
+    let (operation, token) = (registers::argument::<0>(ctx), registers::argument::<1>(ctx));
+    if (operation >> 8) as u8 == MARKER_ABI_VERSION {
+        untracked::mark(Operation::begins_request(operation as u8, token));
     }
     0
 }

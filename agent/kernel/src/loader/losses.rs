@@ -31,6 +31,8 @@ impl Loaded {
             ends_unseen: sum(Counter::UnseenEnd)?,
             ios: sum(Counter::LostIo)? + sum(Counter::StaleIo)?,
             edges_unfinished: 0,
+            marks_untracked: sum(Counter::UntrackedMark)?,
+            requests_untracked: sum(Counter::UntrackedRequest)?,
             runs_left_out: self.ebpf.programs().filter_map(|(_, program)| left_out(program)).sum(),
         })
     }

@@ -48,7 +48,7 @@ pub use error::LoadError;
 pub use functions::FunctionProbes;
 pub use hooks::Prepared;
 pub use marks::Marks;
-pub use tracked::Tracked;
+pub use tracked::{Tracked, is_initial_namespace};
 pub use visit::{VisitError, Visits};
 
 pub use self::{

@@ -19,11 +19,16 @@ impl Tracked {
     }
 }
 
+/// Whether processes have the same numbers here as on the kernel side: in the initial PID namespace.
+pub fn is_initial_namespace() -> bool {
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL)
+}
+
 impl Loaded {
     /// The tracked processes, now and later. To be taken once; none in a PID namespace other than the initial
     /// one, where processes have other numbers than on the kernel side.
     pub fn take_tracked(&mut self) -> Option<Tracked> {
-        if std::fs::metadata("/proc/self/ns/pid").ok()?.ino() != INITIAL {
+        if !is_initial_namespace() {
             return None;
         }
         HashMap::try_from(self.ebpf.take_map("PROCESS_OF")?).ok().map(Tracked)

@@ -25,7 +25,8 @@ pub fn of_observation(health: &Health) -> impl Iterator<Item = Loss> {
         ["program", "programs"],
         "that went on before the agent was ready: what they marked first (without BPF, all of it) was not seen",
     );
-    of_kernel(health.kernel).into_iter().chain(of_pairing(health.pairing)).chain([unanswered])
+    let of_kernel = of_kernel(health.kernel).into_iter().chain(of_untracked(health.kernel));
+    of_kernel.chain(of_pairing(health.pairing)).chain([unanswered])
 }
 
 /// Makes one loss.
@@ -46,6 +47,8 @@ fn of_kernel(losses: KernelLosses) -> [Loss; 12] {
         ends_unseen,
         ios,
         edges_unfinished,
+        marks_untracked: _,
+        requests_untracked: _,
         runs_left_out,
     } = losses;
     let (edge, tasks) = (["edge", "edges"], ["fork, exec or exit", "forks, execs or exits"]);
@@ -83,6 +86,25 @@ fn of_kernel(losses: KernelLosses) -> [Loss; 12] {
             runs_left_out,
             ["run of a probe", "runs of probes"],
             "that the kernel left out, for any task: so many events at most were not seen",
+        ),
+    ]
+}
+
+/// Marks that no thread with a ledger made.
+fn of_untracked(losses: KernelLosses) -> [Loss; 2] {
+    let KernelLosses { marks_untracked, requests_untracked, .. } = losses;
+    [
+        loss(
+            "kernel_marks_untracked",
+            marks_untracked,
+            ["mark", "marks"],
+            "of threads that were not tracked: in no phase",
+        ),
+        loss(
+            "kernel_requests_untracked",
+            requests_untracked,
+            ["request", "requests"],
+            "that began on threads that were not tracked: in no number",
         ),
     ]
 }

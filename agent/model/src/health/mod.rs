@@ -131,6 +131,10 @@ pub struct KernelLosses {
     pub ios: u64,
     /// Edges that a thread began to write into shared memory and did not finish (fidelity `procfs`).
     pub edges_unfinished: u64,
+    /// Marks of threads that were not tracked, of processes that were observed.
+    pub marks_untracked: u64,
+    /// Those of them that began a request.
+    pub requests_untracked: u64,
     /// Times that the kernel did not run a probe because it was already running on that CPU, for any task.
     pub runs_left_out: u64,
 }

@@ -149,6 +149,8 @@ impl Procfs {
             edges_unfinished: self.ring.unfinished,
             tasks_missed: self.threads.missed(),
             unknown_abi: self.unknown_abi,
+            marks_untracked: self.threads.untracked.0,
+            requests_untracked: self.threads.untracked.1,
             ..KernelLosses::default()
         }
     }

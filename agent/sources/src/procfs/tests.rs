@@ -78,8 +78,14 @@ fn what_cannot_be_is_counted() {
     let mut records = Vec::new();
     assert!(procfs.stop(&mut records).is_empty());
     assert_eq!((procfs.edges_read, procfs.undecodable), (6, 3));
-    let losses =
-        KernelLosses { unknown_abi: 1, tasks_missed: 1, edges_unfinished: 1, ..KernelLosses::default() };
+    let losses = KernelLosses {
+        unknown_abi: 1,
+        tasks_missed: 1,
+        edges_unfinished: 1,
+        marks_untracked: 1,
+        requests_untracked: 1,
+        ..KernelLosses::default()
+    };
     assert_eq!(procfs.losses(), losses);
 }
 

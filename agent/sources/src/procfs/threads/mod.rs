@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use guestscope_contract::{
     Account, Beside, COMM_BYTES, EDGE_HELPERS_TORN, EXIT_REPLACED, EdgeRecord, FORK_ADOPTED, Header, Kind,
-    TaskRecord,
+    Operation, TaskRecord,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
 };
@@ -44,6 +44,8 @@ pub(super) struct Threads {
     crowd: usize,
     /// Threads beyond the limit, as far as they are distinguished.
     missed: HashSet<(u32, u32)>,
+    /// Their edges, and those of them that began requests.
+    pub(super) untracked: (u64, u64),
 }
 
 /// A thread.
@@ -90,6 +92,7 @@ impl Threads {
             here: HashSet::new(),
             crowd: most / 2,
             missed: HashSet::new(),
+            untracked: (0, 0),
         }
     }
 
@@ -155,6 +158,8 @@ impl Threads {
                 if self.missed.len() < MISSED_MOST {
                     self.missed.insert(who);
                 }
+                self.untracked.0 += 1;
+                self.untracked.1 += u64::from(Operation::begins_request(edge.head as u8, edge.token));
                 return;
             }
             records.push(self.first(who, edge.reading, edge.image));

@@ -142,6 +142,7 @@ fn threads_without_room_are_counted_once() {
     let edges: Vec<Edge> = (1..6).chain(1..6).map(|tid| edge(tid, 10, 0, None)).collect();
     let records = feed(&mut threads, &edges);
     assert_eq!((kinds(&records).len(), threads.missed()), (6, 3));
+    assert_eq!(threads.untracked, (6, 0), "all their marks count");
 }
 
 /// A server with a thread for each request: ended threads make room, and their accounts stand at their last
