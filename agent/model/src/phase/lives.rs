@@ -121,6 +121,7 @@ impl Pairing {
         if is_alive {
             return;
         }
+        self.note_process_ended(thread.tgid, time_ns);
         self.forget_process(thread.tgid);
         if let Some((leader, now, name)) = self.leaders.remove(&thread.tgid) {
             self.process(leader, &now, &name, Ending::Ended);
@@ -150,6 +151,9 @@ impl Pairing {
             // The process is gone, and with it what was suspended in it.
             for id in self.open_in(thread.tgid, |_| true) {
                 self.abandon(id, now.time_ns, ending);
+            }
+            if ending == Ending::ThreadExited {
+                self.note_process_ended(thread.tgid, now.time_ns);
             }
             self.forget_process(thread.tgid);
         }

@@ -42,6 +42,8 @@ mod thread;
 mod thread_id;
 mod threads;
 mod told;
+mod unended;
+mod unfinished;
 mod values;
 mod wait;
 mod waited;
@@ -60,6 +62,7 @@ pub use self::{
     restored::{Restored, RestoredBy},
     sources::{Made, Sources, Told},
     thread_id::ThreadId,
+    unfinished::{AllUnfinished, Doing, Fate, Looked, OpenWait, Others, ReadLedger, UNFINISHED, Unfinished},
     values::{Ending, Mark, PairingLosses, Phase, PhaseKind, Request, Thread, TraceIds, WARMUP},
     wait::{Blame, Wait, WaitedIo},
 };

@@ -26,6 +26,7 @@ use super::{
     thread::Sequence,
     thread_id::{ThreadId, thread_id},
     threads::Threads,
+    unfinished::Unended,
     values::{Ending, Mark, PairingLosses, Phase},
 };
 use crate::record::Record;
@@ -67,6 +68,7 @@ pub struct Pairing {
     pub(super) pasts: Pasts,
     pub(super) early: Early,
     pub(super) queues: Queues,
+    pub(super) unended: Unended,
     /// I/Os of threads that are gone, the first to go first.
     pub(super) gone: VecDeque<(ThreadId, Ios)>,
     pub(super) names: Names,
@@ -126,6 +128,7 @@ impl Pairing {
             pasts: Pasts::default(),
             early: Early::default(),
             queues: Queues::default(),
+            unended: Unended::default(),
             gone: VecDeque::new(),
             names: Names::default(),
             sources: Sources::default(),
@@ -156,7 +159,10 @@ impl Pairing {
         match record {
             Record::Edge(edge) => self.edge(edge),
             Record::Task(kind, task) => self.task(*kind, task),
-            Record::Wait(wait) => self.wait(wait),
+            Record::Wait(wait) => {
+                self.note_wait(wait);
+                self.wait(wait);
+            }
             Record::Io(io) => self.io(io),
             Record::Queue(queue) => self.queue(queue),
         }
@@ -320,6 +326,7 @@ impl Pairing {
             {
                 self.sources.was_none(request.root().source);
             } else {
+                self.note_unended(&request);
                 self.outputs.push(Output::Request(request));
             }
         }

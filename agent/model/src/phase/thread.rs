@@ -4,7 +4,7 @@
 
 use guestscope_contract::{COMM_BYTES, is_at_mark};
 
-use super::{ios::Ios, snapshot::Snapshot, stack::Stack, within::Within};
+use super::{ios::Ios, snapshot::Snapshot, stack::Stack, unfinished::LastWait, within::Within};
 use crate::untrusted::Untrusted;
 
 /// Copies of the library that are distinguished per thread; programs have one or two. The oldest are dropped
@@ -58,6 +58,8 @@ pub(crate) struct ThreadState {
     /// Whether it ran before it was adopted, so that it may be inside a request whose start was not seen;
     /// until a start is seen.
     pub(crate) ran_before: bool,
+    /// Its last long wait.
+    pub(crate) last_wait: Option<LastWait>,
     /// Its I/Os.
     pub(crate) ios: Ios,
     /// Copies of the library that it has met.

@@ -21,6 +21,7 @@ mod requests;
 mod script;
 mod sources;
 mod traces;
+mod unfinished;
 mod waits;
 
 use super::{Phase, PhaseKind, pairing::Output};

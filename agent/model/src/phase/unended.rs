@@ -1,0 +1,276 @@
+//! Requests that are open, or did not end by themselves.
+//!
+//! Yields [`AllUnfinished`] for the first lines of every report: an open request has no row yet. Part of
+//! [`Pairing`].
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
+
+use guestscope_contract::{
+    Account, NO_SYSCALL, WaitRecord,
+    ledger::{BLOCKED, LIMITED, Ledger, RUNNABLE, RUNNING},
+    waits_in,
+};
+
+use super::{
+    open::Place,
+    pairing::Pairing,
+    thread_id::{ThreadId, thread_id},
+    unfinished::{
+        AllUnfinished, Doing, Fate, LastWait, Looked, OpenWait, Others, ReadLedger, UNFINISHED, Unfinished,
+    },
+    values::{Ending, Phase, Request, WARMUP},
+};
+use crate::untrusted::Untrusted;
+
+/// Most names of a path: the innermost.
+const NAMES: usize = 8;
+/// Most other threads that are looked at.
+const LOCKED_MOST: u32 = 256;
+/// A wait that ended so shortly before the end of its thread was ended by that.
+const ENDING_NS: u64 = 20_000_000;
+/// Threads of a process that is killed end one after another, all within this time.
+const KILLED_NS: u64 = 5_000_000_000;
+
+impl Pairing {
+    /// The requests without an end of their own: those that have been open for `least_ns`, and those that
+    /// were ended. Remembers the look for when they are.
+    pub fn look(&mut self, now_ns: u64, least_ns: u64, ledger: ReadLedger<'_>) -> AllUnfinished {
+        let (count, open) = self.open_requests(now_ns, least_ns, ledger);
+        self.unended.seen = open.iter().map(|one| (one.id, one.clone())).collect();
+        self.all_unfinished(count, open)
+    }
+
+    /// The last look: whatever is open now was so at the end.
+    pub fn last_look(&mut self, now_ns: u64, ledger: ReadLedger<'_>) {
+        let (count, mut open) = self.open_requests(now_ns, 0, ledger);
+        for one in &mut open {
+            one.fate = Fate::Stopped;
+        }
+        self.unended.stopped = Some((count, open));
+    }
+
+    /// What the last look found.
+    pub fn unfinished(&self) -> AllUnfinished {
+        let (count, open) = self.unended.stopped.clone().unwrap_or_default();
+        self.all_unfinished(count, open)
+    }
+
+    /// What /proc told of the waiting threads of the last look.
+    pub fn looked(&mut self, looked: Vec<Looked>) {
+        self.unended.looked = looked;
+    }
+
+    fn all_unfinished(&self, open: u64, mut requests: Vec<Unfinished>) -> AllUnfinished {
+        requests.extend(self.unended.ended.iter().cloned());
+        AllUnfinished { open, ended: self.unended.count, requests }
+    }
+
+    fn open_requests(&self, now_ns: u64, least_ns: u64, ledger: ReadLedger<'_>) -> (u64, Vec<Unfinished>) {
+        let start_of = |root: &u64| {
+            let open = self.open.get(root).filter(|open| !open.was_none)?;
+            let is_over = self.is_held(*root) || open.phase.name == WARMUP;
+            (!is_over).then_some((open.phase.start_ns, *root))
+        };
+        let old_enough = |&(start_ns, _): &(u64, u64)| now_ns.saturating_sub(start_ns) >= least_ns;
+        let mut open: Vec<(u64, u64)> =
+            self.requests.keys().filter_map(start_of).filter(old_enough).collect();
+        open.sort_unstable();
+        let count = open.len() as u64;
+        let oldest = open.into_iter().take(UNFINISHED);
+        (count, oldest.filter_map(|(_, root)| self.open_one(root, now_ns, ledger)).collect())
+    }
+
+    fn open_one(&self, root: u64, now_ns: u64, ledger: ReadLedger<'_>) -> Option<Unfinished> {
+        let request = self.open.get(&root)?;
+        let leaves = self.requests.get(&root)?.begun().into_iter().filter_map(|id| self.open.get(&id));
+        // Of several that run beside each other the oldest: the others wait for it, as a rule.
+        let leaf = leaves.filter(|open| open.children == 0).min_by_key(|open| open.phase.start_ns)?;
+        let mut path = Vec::new();
+        let mut at = &leaf.phase;
+        while at.id != root && path.len() < NAMES {
+            path.push(at.name.clone());
+            let Some(around) = at.parent.and_then(|parent| self.open.get(&parent)) else { break };
+            at = &around.phase;
+        }
+        path.reverse();
+        let (thread, doing, others) = match leaf.place {
+            Place::Suspended(since_ns) => (leaf.phase.thread, Doing::Suspended { since_ns }, None),
+            Place::On(thread, _) => {
+                let (doing, others) = self.state_of(thread, ledger);
+                (thread, doing, others)
+            }
+        };
+        Some(Unfinished {
+            id: root,
+            name: request.phase.name.clone(),
+            request: request.phase.request,
+            thread,
+            start_ns: request.phase.start_ns,
+            until_ns: now_ns,
+            path,
+            phase_start_ns: leaf.phase.start_ns,
+            fate: Fate::Open,
+            doing,
+            others,
+        })
+    }
+
+    fn state_of(&self, thread: ThreadId, ledger: ReadLedger<'_>) -> (Doing, Option<Others>) {
+        let of = |thread: ThreadId| {
+            let own = ledger(thread, self.threads.get(thread)?.slot)?;
+            (thread_id(&own) == thread).then_some(own)
+        };
+        let Some(own) = of(thread) else { return (Doing::Unknown, None) };
+        let since_ns = own.left_ns;
+        let doing = match own.state {
+            RUNNING => Doing::Runs,
+            RUNNABLE | LIMITED => Doing::Queued { since_ns },
+            BLOCKED => self.told(
+                thread,
+                OpenWait {
+                    account: account(own.account),
+                    syscall: syscall(waits_in(own.syscall)),
+                    since_ns,
+                    object: None,
+                    is_private: None,
+                },
+            ),
+            _ => Doing::Unknown,
+        };
+        let others = || self.threads.of_process(thread.tgid).filter(|other| *other != thread);
+        let mut known = Others { alive: others().count() as u32, locked: 0 };
+        // Of nothing else it matters, and of more nobody would look at each.
+        if own.state == BLOCKED && is_lock(&own) && known.alive <= LOCKED_MOST {
+            let waits = |other| of(other).is_some_and(|ledger| ledger.state == BLOCKED && is_lock(&ledger));
+            known.locked = others().filter(|other| waits(*other)).count() as u32;
+        }
+        // Threads that are not tracked are alive all the same.
+        let told = self.unended.looked.iter().find(|looked| looked.thread == thread);
+        known.alive = known.alive.max(told.and_then(|told| told.others).unwrap_or(0));
+        (doing, Some(known))
+    }
+
+    /// The wait with what /proc told of it.
+    fn told(&self, thread: ThreadId, wait: OpenWait) -> Doing {
+        let is_of = |looked: &&Looked| looked.thread == thread && looked.since_ns == wait.since_ns;
+        Doing::Waits(match self.unended.looked.iter().find(is_of) {
+            Some(looked) => OpenWait { object: looked.object.clone(), is_private: looked.is_private, ..wait },
+            None => wait,
+        })
+    }
+
+    /// A thread was off the CPU for long.
+    pub(super) fn note_wait(&mut self, record: &WaitRecord) {
+        let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
+        let last = LastWait {
+            account: record.account,
+            syscall: record.syscall,
+            since_ns: record.left_ns,
+            until_ns: record.header.time_ns,
+        };
+        if let Some(state) = self.threads.get_mut(thread) {
+            state.last_wait = Some(last);
+        }
+    }
+
+    /// A request is over. Where it did not end by itself, it is kept with what its thread did last.
+    pub(super) fn note_unended(&mut self, request: &Request) {
+        let root = request.root();
+        let seen = self.unended.seen.remove(&root.id);
+        let fate = match root.ending {
+            Ending::ThreadExited => Fate::ThreadEnded,
+            Ending::Exec => Fate::Replaced,
+            Ending::Ended | Ending::Lost | Ending::ObservationStopped => return,
+        };
+        if request.is_warmup() {
+            return;
+        }
+        let until_ns = root.start_ns.saturating_add(root.duration_ns);
+        let (leaf, path) = innermost(request);
+        let doing = match self.wait_until(leaf, until_ns) {
+            Some(wait) => match seen.as_ref().map(|seen| &seen.doing) {
+                Some(Doing::Waits(known)) if known.since_ns == wait.since_ns => Doing::Waits(known.clone()),
+                _ => self.told(leaf.thread, wait),
+            },
+            None => seen.as_ref().map(|seen| seen.doing.clone()).unwrap_or_default(),
+        };
+        self.unended.count += 1;
+        self.unended.ended.push(Unfinished {
+            id: root.id,
+            name: root.name.clone(),
+            request: root.request,
+            thread: leaf.thread,
+            start_ns: root.start_ns,
+            until_ns,
+            path,
+            phase_start_ns: leaf.start_ns,
+            fate,
+            doing,
+            others: seen.and_then(|seen| seen.others),
+        });
+        self.unended.ended.sort_by_key(|one| (Reverse(one.age_ns()), one.id));
+        self.unended.ended.truncate(UNFINISHED);
+    }
+
+    /// The last wait of a phase's thread, if it ended with it.
+    fn wait_until(&self, phase: &Phase, until_ns: u64) -> Option<OpenWait> {
+        let last = self.threads.get(phase.thread)?.last_wait?;
+        let is_last = last.until_ns.saturating_add(ENDING_NS) >= until_ns && last.until_ns > phase.start_ns;
+        is_last.then(|| OpenWait {
+            account: account(last.account),
+            syscall: syscall(last.syscall),
+            since_ns: last.since_ns,
+            object: None,
+            is_private: None,
+        })
+    }
+
+    /// The last thread of a process is gone: what its threads had open ended with the process.
+    pub(super) fn note_process_ended(&mut self, tgid: u32, time_ns: u64) {
+        let is_of = |one: &&mut Unfinished| {
+            one.thread.tgid == tgid
+                && one.fate == Fate::ThreadEnded
+                && one.until_ns.saturating_add(KILLED_NS) >= time_ns
+        };
+        for one in self.unended.ended.iter_mut().filter(is_of) {
+            one.fate = Fate::ProcessEnded;
+        }
+    }
+}
+
+/// The innermost phase of a request that was not ended, and the names from under the request to it.
+fn innermost(request: &Request) -> (&Phase, Vec<Untrusted>) {
+    let root = request.root();
+    let unended: HashMap<u64, &Phase> = request
+        .phases
+        .iter()
+        .filter(|phase| phase.ending != Ending::Ended)
+        .map(|phase| (phase.id, phase))
+        .collect();
+    let around: HashSet<u64> = unended.values().filter_map(|phase| phase.parent).collect();
+    let leaves = unended.values().filter(|phase| !around.contains(&phase.id));
+    let leaf = leaves.min_by_key(|phase| (phase.start_ns, phase.id)).copied().unwrap_or(root);
+    let mut path = Vec::new();
+    let mut at = Some(leaf);
+    while let Some(phase) = at.filter(|phase| phase.id != root.id && path.len() < NAMES) {
+        path.push(phase.name.clone());
+        at = phase.parent.and_then(|parent| unended.get(&parent).copied());
+    }
+    path.reverse();
+    (leaf, path)
+}
+
+fn account(number: u8) -> Account {
+    Account::ALL.get(usize::from(number)).copied().unwrap_or(Account::Other)
+}
+
+fn is_lock(ledger: &Ledger) -> bool {
+    account(ledger.account) == Account::Lock
+}
+
+fn syscall(number: u16) -> Option<u32> {
+    (number != NO_SYSCALL).then(|| u32::from(number))
+}
