@@ -45,6 +45,7 @@ mod table;
 mod tests;
 mod texts;
 mod thrift;
+mod unfinished_record;
 mod wait_columns;
 
 use std::path::{Path, PathBuf};
@@ -67,6 +68,7 @@ pub use self::{
     rows::Rows,
     source_record::SourceRecord,
     table::ColumnHelp,
+    unfinished_record::{OpenRecord, UnfinishedRecord},
 };
 use self::{
     close::Finisher,

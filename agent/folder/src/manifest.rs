@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use guestscope_model::limits::Limit;
 use serde::{Deserialize, Serialize};
 
-use super::{RestoredRecord, SourceRecord, gpu::GpuRecord, histogram_index::Histograms, name::rfc3339};
+use super::{
+    RestoredRecord, SourceRecord, UnfinishedRecord, gpu::GpuRecord, histogram_index::Histograms,
+    name::rfc3339,
+};
 use crate::{
     clock,
     health::{
@@ -86,6 +89,10 @@ pub struct Manifest {
     pub child: Option<Child>,
     /// Graphics processors, and what they were seen to do.
     pub gpu: GpuRecord,
+    /// Requests without an end; while the run goes on, those that have been open for a second.
+    pub unfinished: UnfinishedRecord,
+    /// Threads that could be tracked at a time; none in older folders.
+    pub max_threads: Option<u32>,
     /// The workload's description of itself, as it wrote it.
     pub workload: Option<serde_json::Map<String, serde_json::Value>>,
     /// Versions of the writer.

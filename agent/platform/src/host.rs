@@ -52,7 +52,7 @@ impl Host {
             memory_bytes: field(&memory, "MemTotal", ':').and_then(kilobytes),
             host_name: root.value("/proc/sys/kernel/hostname"),
             machine_id: root.value("/etc/machine-id").filter(|id| id.len() == 32),
-            boot_id: root.value("/proc/sys/kernel/random/boot_id"),
+            boot_id: root.boot_id(),
             os_id: os("ID"),
             os_name: os("NAME"),
             os_version: os("VERSION_ID"),

@@ -57,6 +57,11 @@ impl Root {
         self.bytes(path).map(|bytes| Untrusted::of_bytes(&bytes).stored().to_owned())
     }
 
+    /// Identifier of this boot.
+    pub fn boot_id(&self) -> Option<String> {
+        self.value("/proc/sys/kernel/random/boot_id")
+    }
+
     /// The file's only value; none if it is empty.
     pub(super) fn value(&self, path: &str) -> Option<String> {
         self.text(path).and_then(|text| clean(&text))
