@@ -4,10 +4,9 @@
 //! was at the start; what cannot be read is reported, and the rest explained.
 
 mod arguments;
+mod hidden;
 
 pub use arguments::ExplainArguments;
-
-use std::path::Path;
 
 use guestscope_base::Hint;
 
@@ -85,10 +84,18 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
     let mut explanation = requests(&folder, wanted, &mut notes)?;
     notes.extend(folder.left_out().map(|left_out| left_out.to_string()));
     if explanation.summary.requests() == 0 {
-        out::say_lines(&nothing(&explanation, &arguments.folder));
+        let facts = facts(&folder, &explanation, arguments, (true, notes));
+        if facts.hidden.has_requests() {
+            out::answer(&without_requests(&explanation, &facts, arguments.json))?;
+        }
+        out::say_lines(&nothing(&explanation, &facts));
         return Ok(1);
     }
     if let Some(number) = arguments.request.filter(|_| !explanation.has_cases()) {
+        if !arguments.json && explanation.not_counted == Some(NotCounted::Unfinished) {
+            let facts = facts(&folder, &explanation, arguments, (true, notes));
+            out::answer(&without_requests(&explanation, &facts, false))?;
+        }
         return Err(match explanation.not_counted {
             Some(why) => ExplainError::NotCounted { number, why },
             None => ExplainError::NoSuchRequest { number, numbers: explanation.numbers },
@@ -96,7 +103,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
     }
     explanation.circle.agent_pid = folder.manifest().agent_pid;
     let has_waits = evidence(&folder, &mut explanation, &mut notes);
-    let facts = facts(&folder, arguments, (has_waits, notes));
+    let facts = facts(&folder, &explanation, arguments, (has_waits, notes));
     let text = if arguments.json {
         terminal::render_explanation_json(&explanation, &facts)
     } else {
@@ -104,6 +111,15 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
     };
     out::answer(&text)?;
     Ok(0)
+}
+
+/// What is known although no request has ended.
+fn without_requests(explanation: &Explanation, facts: &ExplainFacts, json: bool) -> String {
+    if json {
+        terminal::render_explanation_json(explanation, facts)
+    } else {
+        terminal::render_hidden(&facts.hidden, facts.same_syscalls, Style::detect(Stream::Stdout))
+    }
 }
 
 /// All reads stop where the first one did: a run in progress adds to its folder during them.
@@ -135,6 +151,7 @@ fn evidence(folder: &Folder, explanation: &mut Explanation, notes: &mut Vec<Stri
 
 fn facts(
     folder: &Folder,
+    explanation: &Explanation,
     arguments: &ExplainArguments,
     (has_waits, mut notes): (bool, Vec<String>),
 ) -> ExplainFacts {
@@ -157,6 +174,7 @@ fn facts(
             Some(_) => Shown::One,
             None => Shown::Slowest(usize::from(arguments.slowest)),
         },
+        hidden: hidden::hidden(manifest, &explanation.summary),
         notes,
     }
 }
@@ -189,7 +207,7 @@ fn lost(manifest: &Manifest) -> Vec<String> {
 }
 
 /// Why nothing is explained, and the next action.
-fn nothing(explanation: &Explanation, folder: &Path) -> String {
+fn nothing(explanation: &Explanation, facts: &ExplainFacts) -> String {
     let left_out = explanation.summary.left_out;
     let kinds = [
         (left_out.warmups, "warm-up"),
@@ -198,10 +216,13 @@ fn nothing(explanation: &Explanation, folder: &Path) -> String {
     ];
     let kinds: Vec<String> =
         kinds.iter().filter(|kind| kind.0 > 0).map(|(count, kind)| format!("{count} {kind}")).collect();
-    let (why, hint) = if kinds.is_empty() {
-        (String::new(), "mark requests with the marker library, see `guestscope run --help`")
+    let why = if kinds.is_empty() { String::new() } else { format!(" (left out: {})", kinds.join(", ")) };
+    let hint = if facts.hidden.untracked.marks > 0 {
+        "observe it again with room for more threads (--max-threads)"
+    } else if kinds.is_empty() && facts.hidden.requests.is_empty() {
+        "mark requests with the marker library, see `guestscope run --help`"
     } else {
-        (format!(" (left out: {})", kinds.join(", ")), "let the program run until its requests have ended")
+        "let the program run until its requests have ended"
     };
-    format!("no request to explain: {}{why}\n\nhint: {hint}\n", folder.shown())
+    format!("no request to explain: {}{why}\n\nhint: {hint}\n", facts.folder.shown())
 }

@@ -17,13 +17,13 @@ use super::{
 };
 use crate::out;
 use crate::{
-    analyze::{Cause, Summary},
+    analyze::{Cause, Hidden, Summary, Untracked},
     child, clock,
     folder::{self, GpuRecord, Manifest, RunFolder},
     health::{Fidelity, Health},
     hints::{self, Asked, Hint},
     limits::Limit,
-    phase::{Phase, Request, Restored},
+    phase::{AllUnfinished, Phase, Request, Restored},
     platform::{Guest, Usage},
     sinks::{
         otlp,
@@ -47,6 +47,7 @@ struct Closing {
     gpu: GpuRecord,
     limits: Vec<Limit>,
     restored: Vec<Restored>,
+    unfinished: AllUnfinished,
 }
 
 /// Results at the end of the run.
@@ -71,18 +72,40 @@ impl<F: RecordSource> Session<F> {
         let restored_after = self.restored_after(clock::now_ns());
         let (gpu, nvml) = (self.graphics.record(), self.graphics.cpu());
         let (wall, exit) = (end.wall, end.exit);
-        let hints = self.hints(&end.sources, health.fidelity, observation);
+        let untracked = Untracked {
+            marks: health.kernel.marks_untracked,
+            requests: health.kernel.requests_untracked,
+            for_want_of_room: health.kernel.tasks_missed > 0,
+            max_threads: Some(observation.max_threads),
+        };
+        let hints = match untracked.marks {
+            0 => self.hints(&end.sources, health.fidelity, observation),
+            _ => Vec::new(),
+        };
+        let unfinished = self.feed.pairing().unfinished();
         let limits = self.limits.finish();
         let Self { export, mut guest, usage, cost, restored, identity, .. } = self;
         facts::limited(&mut guest.cgroup, &limits);
         let (gpu_told, limits_told) = (gpu.clone(), limits.clone());
-        let closing = Closing { end, health, guest, usage, cost, nvml, gpu, limits, restored };
+        let closing = Closing {
+            end,
+            health,
+            guest,
+            usage,
+            cost,
+            nvml,
+            gpu,
+            limits,
+            restored,
+            unfinished: unfinished.clone(),
+        };
         let told = export.finish(move |sinks| closing.close(sinks));
         let told = told.ok_or(SessionError::Thread)?;
         let facts = RunFacts {
             gpu: gpu_told,
             limits: limits_told,
             hints,
+            hidden: Hidden::new(unfinished, untracked, told.summary.as_ref().ok()),
             ..facts::for_terminal(&identity, &told.guest, &told.path, (wall, exit), &restored_after)
         };
         // A missing summary does not change the exit code: the caller waits for the program's own.
@@ -147,7 +170,9 @@ impl<F: RecordSource> Session<F> {
         }
         self.gpu_rows();
         let ledgers = self.feed.last_ledgers();
-        self.feed.pairing().stop(clock::now_ns(), &ledgers);
+        let now_ns = clock::now_ns();
+        self.feed.last_look(now_ns);
+        self.feed.pairing().stop(now_ns, &ledgers);
         // Later events are not observed: they would be pieces of what has just been closed.
         self.export.outputs(self.feed.take_last());
     }
@@ -157,7 +182,8 @@ impl Closing {
     /// Ends the export and closes the folder. Everything is read through open descriptors: another user may
     /// have replaced the files under these names.
     fn close(self, sinks: Sinks) -> Told {
-        let Self { mut end, mut health, mut guest, usage, cost, nvml, gpu, limits, restored } = self;
+        let Self { mut end, mut health, mut guest, usage, cost, nvml, gpu, limits, restored, unfinished } =
+            self;
         let Sinks { folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
             health.export = exporter.finish(otlp::FINISH);
@@ -181,6 +207,7 @@ impl Closing {
             ended(manifest, &mut end, &health);
             // The channel to the folder may have been full when it was noticed.
             manifest.gpu = gpu;
+            manifest.unfinished = (&unfinished).into();
             manifest.scenario = guest.scenario();
             facts::limit(manifest, &guest);
             manifest.limits_seen = limits;

@@ -22,7 +22,7 @@ use crate::{
     analyze::{Live, TailVerdict},
     clock::ClockPair,
     folder::{GpuRecord, RunFolder, Sample},
-    phase::{PhaseKind, Request, Restored, pairing::Output},
+    phase::{AllUnfinished, PhaseKind, Request, Restored, Unfinished, pairing::Output},
     platform::{Devices, Groups, Root},
     sinks::{
         otlp::{Exporter, LiveVerdict, WallClock},
@@ -49,6 +49,7 @@ enum Message {
     Clock(ClockPair),
     Restored(Restored),
     Gpu(GpuRecord),
+    Unfinished(AllUnfinished),
 }
 
 /// Last work of the thread.
@@ -89,6 +90,7 @@ impl Message {
         match self {
             Message::Outputs(outputs) => outputs.iter().map(Output::bytes).sum(),
             Message::Samples(samples) => samples.len() * size_of::<Sample>(),
+            Message::Unfinished(all) => size_of::<Self>() + all.requests.len() * size_of::<Unfinished>(),
             Message::Gap | Message::Clock(_) | Message::Restored(_) | Message::Gpu(_) => size_of::<Self>(),
         }
     }
@@ -123,6 +125,9 @@ impl Sinks {
             Message::Gap => self.exporter.iter().for_each(Exporter::forget_waits),
             Message::Samples(samples) => samples.iter().for_each(|sample| self.sample(sample)),
             Message::Gpu(record) => self.folder.update_manifest(|manifest| manifest.gpu = record),
+            Message::Unfinished(all) => {
+                self.folder.update_manifest(|manifest| manifest.unfinished = (&all).into());
+            }
             Message::Restored(restored) => {
                 self.exporter.iter().for_each(|exporter| exporter.restored(restored));
                 self.folder.update_manifest(|manifest| manifest.add_restored(restored));
@@ -313,6 +318,11 @@ impl ExportThread {
     /// The record of graphics processors.
     pub(crate) fn gpu(&mut self, record: GpuRecord) {
         self.send(Message::Gpu(record));
+    }
+
+    /// Requests without an end.
+    pub(crate) fn unfinished(&mut self, all: AllUnfinished) {
+        self.send(Message::Unfinished(all));
     }
 
     /// A clock pair.

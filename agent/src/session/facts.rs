@@ -9,6 +9,7 @@ use percent_encoding::percent_decode_str;
 
 use super::arguments::Observation;
 use crate::{
+    analyze::Hidden,
     clock::ClockPair,
     folder::{self, Child, GpuRecord, Limits, Manifest},
     health::Fidelity,
@@ -283,6 +284,7 @@ pub(crate) fn for_terminal(
         restored: restored.to_vec(),
         gpu: GpuRecord::default(),
         limits: Vec::new(),
+        hidden: Hidden::default(),
         hints: Vec::new(),
     }
 }

@@ -17,6 +17,7 @@ mod possible;
 pub(crate) mod record_source;
 pub(crate) mod signals;
 pub(crate) mod start;
+mod stuck;
 
 use std::{
     os::fd::OwnedFd,
@@ -33,10 +34,10 @@ use tokio::{
 pub use self::{arguments::Observation, error::SessionError};
 use self::{
     code::Code, cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics, limits::Limits,
-    possible::Possible, record_source::RecordSource,
+    possible::Possible, record_source::RecordSource, stuck::Stuck,
 };
 use crate::{
-    clock::ClockPair,
+    clock::{self, ClockPair},
     folder,
     loader::Loaded,
     out,
@@ -89,6 +90,8 @@ pub(crate) struct Session<F = Feed> {
     pub(crate) restored: Vec<Restored>,
     /// Possible sources of phases.
     pub(crate) possible: Possible,
+    /// Looks at requests that have been open for long.
+    pub(crate) stuck: Stuck,
     /// Processes that outlive the program.
     pub(crate) left: Vec<u32>,
     /// When the program was started, or the target attached.
@@ -220,6 +223,12 @@ impl<F: RecordSource> Session<F> {
         let sample = cost::sample(self.feed.edges_read(), self.graphics.cpu());
         self.graphics.looked(sample);
         self.export.samples(vec![sample]);
+        let found = self.stuck.found();
+        self.feed.pairing().looked(found);
+        let unfinished = self.feed.unfinished(clock::now_ns(), stuck::AGE_NS);
+        if self.stuck.look(&unfinished) {
+            self.export.unfinished(unfinished);
+        }
     }
 
     /// The guest was restored or moved. Goes out before the requests that were open then.

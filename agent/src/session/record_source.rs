@@ -19,7 +19,7 @@ use crate::{
     health::{AgentCost, ExportHealth, Health},
     out,
     phase::{
-        PairingLosses,
+        AllUnfinished, PairingLosses,
         pairing::{Output, Pairing},
     },
     pump::Pump,
@@ -91,6 +91,16 @@ pub(crate) trait RecordSource {
 
     /// Called when edges of a program cannot be seen.
     fn marker_failed(&mut self, why: &str);
+
+    /// Requests that have been open for so long, and those that were ended.
+    fn unfinished(&mut self, now_ns: u64, least_ns: u64) -> AllUnfinished {
+        self.pairing().look(now_ns, least_ns, &|_, _| None)
+    }
+
+    /// The last look at what is open, after all records.
+    fn last_look(&mut self, now_ns: u64) {
+        self.pairing().last_look(now_ns, &|_, _| None);
+    }
 
     /// Ledgers of threads that are still alive, after all other records.
     fn last_ledgers(&mut self) -> Vec<Ledger>;
@@ -212,6 +222,16 @@ impl RecordSource for Feed {
 
     fn marker_failed(&mut self, why: &str) {
         self.loaded.marker_failed(why);
+    }
+
+    fn unfinished(&mut self, now_ns: u64, least_ns: u64) -> AllUnfinished {
+        let Self { loaded, pairing, .. } = self;
+        pairing.look(now_ns, least_ns, &|_, slot| loaded.ledger(slot))
+    }
+
+    fn last_look(&mut self, now_ns: u64) {
+        let Self { loaded, pairing, .. } = self;
+        pairing.last_look(now_ns, &|_, slot| loaded.ledger(slot));
     }
 
     fn last_ledgers(&mut self) -> Vec<Ledger> {

@@ -19,12 +19,13 @@ use super::{
     possible::Possible,
     record_source::RecordSource,
     signals::Haste,
+    stuck::Stuck,
 };
 use crate::{
     child::RunAs,
     clock::ClockPair,
     descriptors,
-    folder::{Child, CreateOptions, RunFolder},
+    folder::{Child, CreateOptions, Manifest, RunFolder},
     guarded::Owner,
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
@@ -99,8 +100,9 @@ impl Begun {
     ) -> Result<Self, SessionError> {
         let clock = ClockPair::now();
         let options = CreateOptions { parent: observation.output.clone(), owner: run_as.map(RunAs::owner) };
-        let folder =
-            RunFolder::create(&options, facts::manifest(&identity, (&guest, fidelity), clock, child))?;
+        let manifest = facts::manifest(&identity, (&guest, fidelity), clock, child);
+        let manifest = Manifest { max_threads: Some(observation.max_threads), ..manifest };
+        let folder = RunFolder::create(&options, manifest)?;
         if options.owner.is_some() && folder.owner().is_none() {
             out::say(&format!(
                 "the run folder is root's: the user who called sudo may not make one in {}\n",
@@ -192,6 +194,7 @@ impl Begun {
             limits,
             restored: Vec::new(),
             possible: Possible::new(started),
+            stuck: Stuck::new(),
             left: Vec::new(),
             started,
         })

@@ -28,6 +28,7 @@ mod goroutines;
 mod ground;
 mod groups;
 mod held_up;
+mod hidden;
 mod hints;
 mod hostile_files;
 mod hostile_marks;

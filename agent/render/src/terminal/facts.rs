@@ -4,7 +4,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{hints::Hint, limits::Limit, phase::Restored, platform::CpuQuota, run::GpuRecord};
+use crate::{
+    analyze::Hidden, hints::Hint, limits::Limit, phase::Restored, platform::CpuQuota, run::GpuRecord,
+};
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub struct RunFacts {
     pub gpu: GpuRecord,
     /// Limits on the observed processes.
     pub limits: Vec<Limit>,
+    /// What the numbers do not contain.
+    pub hidden: Hidden,
     /// Options that would have marked requests, if nothing did.
     pub hints: Vec<Hint>,
 }

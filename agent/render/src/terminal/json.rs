@@ -22,6 +22,7 @@ use super::{
     findings::headline,
     health_lines::losses,
     helpers::{self, HelpersJson},
+    hidden::{OpenJson, open_json},
     hints::{self, HintJson},
     json_values::{ByName, ns, time},
     json_wait::{WaitJson, wait},
@@ -51,6 +52,10 @@ struct SummaryJson<'a> {
     exit_signal: Option<i32>,
     restored: Vec<RestoredJson>,
     gpu: &'a GpuRecord,
+    /// Requests without an end, the longest.
+    open: Vec<OpenJson<'a>>,
+    /// Numbers of all of them.
+    unfinished: ByName,
     requests: u64,
     groups: Vec<GroupJson<'a>>,
     left_out: ByName,
@@ -217,6 +222,8 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         gpu: &facts.gpu,
         requests: summary.requests(),
         groups: summary.groups.iter().map(|one| group(one, facts)).collect(),
+        open: open_json(&facts.hidden),
+        unfinished: BTreeMap::from([("open", facts.hidden.open), ("ended", facts.hidden.ended)]),
         left_out: BTreeMap::from([
             ("warmups", left_out.warmups),
             ("unfinished", left_out.unfinished),

@@ -16,6 +16,9 @@ mod findings;
 mod gpu;
 mod health_lines;
 mod helpers;
+mod hidden;
+#[cfg(test)]
+mod hidden_tests;
 mod hints;
 mod json;
 mod json_values;
@@ -46,6 +49,7 @@ pub use doctor_json::render_doctor_json;
 pub use explain::syscalls::name as syscall_name;
 pub use explain::{ExplainFacts, Shown, render_explanation, render_explanation_json};
 pub use facts::{Exit, RunFacts};
+pub use hidden::render_hidden;
 pub use json::render_summary_json;
 pub use progress::Progress;
 pub use self_test::render_self_test;

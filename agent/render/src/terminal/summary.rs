@@ -22,7 +22,7 @@ use super::{
     findings::{count_of, headline, mean, numbers},
     gpu,
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
-    helpers, hints, limits,
+    helpers, hidden, hints, limits,
     page::{Emphasis, Page, Piece, words as words_of},
     restored,
     slowest::{notes, slowest},
@@ -58,6 +58,7 @@ pub fn render_banner(facts: &RunFacts, health: &Health, style: Style) -> String 
 /// The whole summary.
 pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, style: Style) -> String {
     let mut page = Page::new(style);
+    hidden::lines(&mut page, &facts.hidden, true);
     for (index, group) in summary.groups.iter().take(SHOWN).enumerate() {
         if index > 0 {
             page.blank();
@@ -247,7 +248,8 @@ fn wakeups(group: &Group) -> String {
 
 fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
     let left_out = summary.left_out.warmups + summary.left_out.unfinished + summary.left_out.damaged;
-    let why = if left_out > 0 { "no request counts" } else { "no request was marked" };
+    let is_marked = left_out > 0 || facts.hidden.has_requests();
+    let why = if is_marked { "no request counts" } else { "no request was marked" };
     let wall = duration_of(facts.wall);
     // Ranked by CPU time: a shell that waits for its child lives longest and tells least.
     let cpu = Cause::Account(Account::Cpu);
@@ -271,7 +273,8 @@ fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
         None => (most, "processes by their main threads"),
     };
     page.sentence(&most, Emphasis::None);
-    page.sentence(&format!("these are whole {whole}: mark requests to see phases"), Emphasis::None);
+    let remedy = if is_marked { "" } else { ": mark requests to see phases" };
+    page.sentence(&format!("these are whole {whole}{remedy}"), Emphasis::None);
     page.blank();
     let has_groups = !summary.threads.groups.is_empty();
     if has_groups {

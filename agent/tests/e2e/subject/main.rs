@@ -4,6 +4,7 @@
 //! empty. [`ROLES`] has the roles by name. It judges nothing.
 
 mod grow;
+mod hidden;
 mod hostile;
 mod lives;
 mod view;
@@ -30,6 +31,8 @@ const ROLES: &[(&str, Role)] = &[
     ("threads", lives::threads),
     ("grow", grow::grow),
     ("stubborn", grow::stubborn),
+    ("hang", hidden::hang),
+    ("in-flight", hidden::in_flight),
     ("leave-behind", lives::leave_behind),
     ("wait-for-line", lives::wait_for_line),
     ("hostile", hostile::hostile),

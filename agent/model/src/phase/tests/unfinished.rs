@@ -9,13 +9,16 @@ use guestscope_contract::{
 use insta::assert_snapshot;
 
 use super::script::World;
-use crate::phase::{AllUnfinished, Doing, Looked, OpenWait, Others, ThreadId, Unfinished};
+use crate::{
+    phase::{AllUnfinished, Doing, Looked, OpenWait, Others, ThreadId, Unfinished},
+    untrusted::Untrusted,
+};
 
 /// Each request on two lines: what became of it and where it is, then what its thread does and who else is
 /// there.
 fn told(all: &AllUnfinished) -> String {
     let one = |one: &Unfinished| {
-        let names: Vec<&str> = one.path.iter().map(|name| name.stored()).collect();
+        let names: Vec<&str> = one.path.iter().map(Untrusted::stored).collect();
         let doing = match &one.doing {
             Doing::Unknown => "unknown".to_owned(),
             Doing::Runs => "runs".to_owned(),

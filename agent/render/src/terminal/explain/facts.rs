@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{health::Fidelity, limits::Limit, platform::CpuQuota};
+use crate::{analyze::Hidden, health::Fidelity, limits::Limit, platform::CpuQuota};
 
 /// Facts about the folder itself, beside its rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,8 @@ pub struct ExplainFacts {
     pub has_all_waits: bool,
     /// Which requests are shown.
     pub shown: Shown,
+    /// What the numbers do not contain.
+    pub hidden: Hidden,
     /// Sentences on what could not be read or was lost.
     pub notes: Vec<String>,
 }

@@ -16,6 +16,7 @@ use crate::untrusted::{Shown as _, Untrusted};
 
 use super::{
     super::{
+        hidden::{OpenJson, open_json},
         json::{FORMAT, HeadlineJson, headline_json, print},
         limits::{self, LimitJson},
         units::hex,
@@ -37,6 +38,10 @@ struct ExplanationJson<'a> {
     is_open: bool,
     notes: &'a [String],
     not_counted: Option<&'static str>,
+    /// Requests without an end, the longest.
+    open: Vec<OpenJson<'a>>,
+    /// Marks of threads that were not tracked.
+    marks_untracked: u64,
     requests: u64,
     groups: Vec<GroupJson<'a>>,
 }
@@ -192,6 +197,8 @@ pub fn render_explanation_json(explanation: &Explanation, facts: &ExplainFacts) 
             NotCounted::Unfinished => "unfinished",
             NotCounted::Damaged => "damaged",
         }),
+        open: open_json(&facts.hidden),
+        marks_untracked: facts.hidden.untracked.marks,
         requests: explanation.summary.requests(),
         groups: groups.map(|(group, explained)| of_group(group, explained, (explanation, facts))).collect(),
     })

@@ -38,6 +38,7 @@ pub use self::{
 use super::{
     findings::{headline, numbers, path_name},
     health_lines::{INDENT, fact},
+    hidden,
     page::{Emphasis, Page, Piece, words},
     style::Style,
     text::{left, quoted, right, width},
@@ -48,6 +49,7 @@ use super::{
 /// The whole explanation.
 pub fn render_explanation(explanation: &Explanation, facts: &ExplainFacts, style: Style) -> String {
     let mut page = Page::new(style);
+    hidden::lines(&mut page, &facts.hidden, facts.same_syscalls);
     let groups = explanation.summary.groups.iter().zip(&explanation.groups);
     let has_many = explanation.summary.groups.len() > 1;
     let mut is_first = true;

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     analyze::{
+        Hidden,
         explain::Wanted,
         samples::{self, Sample, Step, inference, renamed},
     },
@@ -37,6 +38,7 @@ pub(super) fn facts() -> ExplainFacts {
         is_open: false,
         has_all_waits: true,
         shown: Shown::Slowest(3),
+        hidden: Hidden::default(),
         notes: Vec::new(),
     }
 }

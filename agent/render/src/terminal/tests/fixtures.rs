@@ -5,7 +5,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    analyze::Summary,
+    analyze::{Hidden, Summary},
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
     phase::{Made, PairingLosses, Request, RestoredBy},
     platform::{Cpuid, Guest, Root, Subject},
@@ -77,6 +77,7 @@ pub(in crate::terminal) fn facts() -> RunFacts {
         folder: Some(PathBuf::from("runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic")),
         restored: Vec::new(),
         gpu: GpuRecord::default(),
+        hidden: Hidden::default(),
         hints: Vec::new(),
     }
 }
@@ -111,6 +112,8 @@ pub(super) fn lossy() -> Health {
             ends_unseen: 9,
             ios: 11,
             edges_unfinished: 10,
+            marks_untracked: 13,
+            requests_untracked: 14,
             runs_left_out: 12,
         },
         pairing: PairingLosses {
