@@ -165,15 +165,19 @@ impl Pairing {
     /// A thread was off the CPU for long.
     pub(super) fn note_wait(&mut self, record: &WaitRecord) {
         let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
-        let last = LastWait {
-            account: record.account,
-            syscall: record.syscall,
-            since_ns: record.left_ns,
-            until_ns: record.header.time_ns,
-        };
-        if let Some(state) = self.threads.get_mut(thread) {
-            state.last_wait = Some(last);
+        let (since_ns, until_ns) = (record.left_ns, record.header.time_ns);
+        let Some(state) = self.threads.get_mut(thread) else { return };
+        // A killed thread waits a little on its way out: what it was killed in is the wait before.
+        if until_ns.saturating_sub(since_ns) < ENDING_NS
+            && let Some(last) = &mut state.last_wait
+            && last.until_ns.saturating_add(ENDING_NS) >= since_ns
+            && last.until_ns.saturating_sub(last.since_ns) >= ENDING_NS
+        {
+            last.until_ns = last.until_ns.max(until_ns);
+            return;
         }
+        let (account, syscall) = (record.account, record.syscall);
+        state.last_wait = Some(LastWait { account, syscall, since_ns, until_ns });
     }
 
     /// A request is over. Where it did not end by itself, it is kept with what its thread did last.

@@ -211,6 +211,27 @@ fn a_request_that_was_never_looked_at_is_told_by_its_last_wait() {
     "#);
 }
 
+/// A killed thread waits for a CPU, and in its exit, before it is gone.
+#[test]
+fn waits_on_the_way_out_are_not_what_a_thread_was_killed_in() {
+    let mut world = World::default();
+    world.play(
+        "
+        0   10/10 adopt
+        100 10/10 request 262144 serve #1
+        900000000 10/10 wait lock from=130 ready=899000000
+        903000000 10/10 wait runq from=900500000
+        904000000 10/10 wait other from=903500000
+        905000000 10/10 exit
+    ",
+    );
+    assert_snapshot!(told(&look(&mut world, 906_000_000, 0, &[])), @r#"
+    0 open, 1 ended
+    process_ended serve 1: 100..905000000 in "" since 100
+      lock in None since 130, others unknown
+    "#);
+}
+
 #[test]
 fn what_is_open_at_the_end_was_so_at_the_last_look() {
     let mut world = World::default();
