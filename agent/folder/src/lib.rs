@@ -17,6 +17,7 @@ mod caught;
 mod close;
 mod closed;
 mod columns;
+mod cost_record;
 #[cfg(test)]
 mod drawn;
 mod error;
@@ -55,12 +56,13 @@ pub use self::{
     begin::CreateOptions,
     close::{Closed, Explain},
     columns::{PhaseRow, Sample},
+    cost_record::CostRecord,
     error::{Error, Result},
     gpu::{GpuDevice, GpuRecord},
     histogram_index::{HistogramEntry, Histograms},
     manifest::{
-        Child, ClockPair, CostRecord, Exit, ExportRecord, FORMAT, HealthRecord, HookRecord, Limits,
-        MOST_RESTORED, Manifest, RowCounts, State, Versions,
+        Child, ClockPair, Exit, ExportRecord, FORMAT, HealthRecord, HookRecord, Limits, MOST_RESTORED,
+        Manifest, RowCounts, State, Versions,
     },
     name::{rfc3339, sanitise},
     reader::{Folder, PhasesLeftOut, Requests},
