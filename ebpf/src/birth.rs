@@ -18,6 +18,7 @@ use crate::{
     memory::Memory,
     process, quota,
     task::{self, Task},
+    workers,
 };
 
 /// `PF_IO_WORKER` (5.12 and later): a kernel thread inside the process, which carries out io_uring's work.
@@ -33,8 +34,12 @@ pub(crate) fn of<C: EbpfContext, M: Memory>(ctx: &C, parent: *mut Ledger, child:
         // SAFETY: the agent resolved the offset of an unsigned int.
         flags = unsafe { child.load::<u32>(&OFFSET_TASK_FLAGS) };
     }
+    if flags & PF_IO_WORKER != 0 {
+        workers::born(parent, child);
+        return;
+    }
     // A child that the iterator has found is tracked already.
-    if flags & PF_IO_WORKER != 0 || child.ledger().is_some() {
+    if child.ledger().is_some() {
         return;
     }
     if child.tid() == child.tgid() {

@@ -28,6 +28,8 @@ mod emit;
 #[cfg(target_arch = "bpf")]
 mod file;
 #[cfg(target_arch = "bpf")]
+mod held;
+#[cfg(target_arch = "bpf")]
 mod life;
 #[cfg(target_arch = "bpf")]
 mod limits;
@@ -39,6 +41,8 @@ mod memory;
 mod origin;
 #[cfg(target_arch = "bpf")]
 mod peers;
+#[cfg(target_arch = "bpf")]
+mod pending;
 #[cfg(target_arch = "bpf")]
 mod probes;
 #[cfg(target_arch = "bpf")]
@@ -63,6 +67,8 @@ mod turns;
 mod untracked;
 #[cfg(target_arch = "bpf")]
 mod wait;
+#[cfg(target_arch = "bpf")]
+mod workers;
 
 #[cfg(not(target_arch = "bpf"))]
 fn main() {}

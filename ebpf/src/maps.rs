@@ -17,7 +17,7 @@ use guestscope_contract::{
     visit::TARGETS_MOST,
 };
 
-use crate::device;
+use crate::{device, pending};
 
 /// The array is page-aligned with this flag, so that a ledger of 320 bytes is five whole cache lines.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
@@ -52,6 +52,8 @@ globals! {
     // device.
     HAS_IO_START
     OFFSET_BIO_DEVICE OFFSET_DEVICE_NUMBER OFFSET_BIO_DISK OFFSET_DISK_MAJOR OFFSET_DISK_MINOR OFFSET_IO_BIO
+    OFFSET_BIO_PAGES OFFSET_PAGE_HEAD
+    OFFSET_FOLIO_MAPPING OFFSET_FOLIO_INDEX OFFSET_TASK_READ_BYTES
     OFFSET_IO_BYTES OFFSET_IO_START OFFSET_SOCK_PROTOCOL OFFSET_SOCK_TYPE OFFSET_TCP_RTT_MIN
     OFFSET_SOCK_FAMILY OFFSET_SOCK_PORT OFFSET_SOCK_PEER OFFSET_SOCK_STATE OFFSET_SOCK_QUEUED
     OFFSET_UNIX_ADDRESS OFFSET_ADDRESS_BYTES OFFSET_ADDRESS_NAME
@@ -138,6 +140,10 @@ pub(crate) static BESIDE: Array<Beside> = Array::with_max_entries(SLOTS, 0);
 /// Slot to the device of its thread's last I/O.
 #[map]
 pub(crate) static LAST_IOS: Array<device::LastIo> = Array::with_max_entries(SLOTS, 0);
+
+/// Slot to what its thread's waits need to know of its I/Os.
+#[map]
+pub(crate) static FLIGHTS: Array<pending::Flight> = Array::with_max_entries(SLOTS, 0);
 
 /// Port to the number of its watch, 0 for none. Eight to an element, since an array rounds up to 8 bytes.
 /// Filled by the agent.

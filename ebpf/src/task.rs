@@ -140,7 +140,7 @@ pub(crate) const SOMEBODY: u64 = 1;
 /// The running task, on kernels of any age: a typed task where possible, otherwise its address.
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
-    tid: u32,
+    pub(crate) tid: u32,
     pub(crate) address: u64,
 }
 

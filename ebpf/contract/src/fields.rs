@@ -100,6 +100,13 @@ pub const FIELDS: &[Field] = &[
     // Operation and size of an I/O; without them I/Os are not counted.
     optional("OFFSET_BIO_OPERATION", &["bio.bi_opf"]),
     optional("OFFSET_BIO_BYTES", &["bio.bi_iter.bi_size"]),
+    // What a task has asked block devices for in all (`CONFIG_TASK_IO_ACCOUNTING`), the pages of an I/O, and
+    // the file of a page. Without them what a limit of a group holds back is nobody's.
+    optional("OFFSET_TASK_READ_BYTES", &["task_struct.ioac.read_bytes"]),
+    optional("OFFSET_BIO_PAGES", &["bio.bi_io_vec"]),
+    optional("OFFSET_PAGE_HEAD", &["page.compound_head"]),
+    optional("OFFSET_FOLIO_MAPPING", &["folio.mapping", "page.mapping"]),
+    optional("OFFSET_FOLIO_INDEX", &["folio.index", "page.index"]),
     // The device of an I/O: from 5.12 on by its own number (a partition has one), before by its disk's.
     // Without them waits for devices do not name the device.
     optional("OFFSET_BIO_DEVICE", &["bio.bi_bdev"]),

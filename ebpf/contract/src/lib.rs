@@ -34,7 +34,10 @@ pub use call::{
     waits_in,
 };
 pub use counter::Counter;
-pub use io::{IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_WRITES};
+pub use io::{
+    IO_HELD, IO_OF_RING, IO_URING_ENTER, IO_WRITES, IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_HELD,
+    WAIT_WRITES, reads_and_writes_under_way, under_way,
+};
 pub use position::{DISTANCES, Distance, Position};
 pub use source::{DETAIL, KERNEL_INSTANCE, SOURCE_SHIFT, SOURCES, Source, UNNUMBERED};
 pub use traffic::Traffic;

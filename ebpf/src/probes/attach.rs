@@ -40,10 +40,11 @@ use crate::{
     life,
     maps::{
         OFFSET_TASK_CPU, OFFSET_TASK_DELAYED, OFFSET_TASK_EXIT_STATE, OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER,
-        OFFSET_TASK_ON_CPU, OFFSET_TASK_ON_RQ, OFFSET_TASK_STATE, OFFSET_TASK_THREAD_PID, TARGETS,
+        OFFSET_TASK_ON_CPU, OFFSET_TASK_ON_RQ, OFFSET_TASK_READ_BYTES, OFFSET_TASK_STATE,
+        OFFSET_TASK_THREAD_PID, TARGETS,
     },
     memory::{Plain, Typed, load},
-    origin,
+    origin, pending,
     probes::sched,
     process, quota, registers,
     task::{self, Current, Task},
@@ -200,6 +201,9 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
         (*ledger).syscall = status.syscall;
         quota::left(task, &mut *ledger);
         (*ledger).sequence = BEGUN;
+        if OFFSET_TASK_READ_BYTES.load() != 0 {
+            pending::begins(ledger, task.load(&OFFSET_TASK_READ_BYTES));
+        }
         // Before its first possible event, whose records come later. Handing over is a full barrier as well:
         // a program that finds the slot finds what was written above.
         life::record(Kind::Fork, FORK_ADOPTED | FORK_LATE, &*ledger, address, (*ledger).born_ns, (0, 0, 0));

@@ -2,9 +2,12 @@
 //!
 //! Hooks, all of them tp_btf or raw_tp: block_bio_queue, in the submitter's context, yields counts and bytes
 //! in the submitter's ledger, and the device of a wait that follows (`device.rs`); writeback for others
-//! counts for the flusher, and each layer of a stacked device counts what it passes on. block_io_start (6.5
-//! and later), block_rq_issue and block_rq_complete follow an I/O: the first one runs in its submitter, the
-//! others anywhere, so the submitter is noted at the first. At its completion a record goes out with its
+//! counts for the flusher, and each layer of a stacked device counts what it passes on. Where a limit of the
+//! submitter's group holds a read back, that hook runs in the kernel's worker that hands it on; its reader is
+//! found by the pages (mm_filemap_add_to_page_cache, `held.rs`). block_io_start (6.5 and later),
+//! block_rq_issue and block_rq_complete follow an I/O: the first one runs in its submitter or such a worker,
+//! the others anywhere, so the submitter is noted at the
+//! first (`pending.rs`). At its completion a record goes out with its
 //! times, by this program's own clock: the kernel's stamps are kept only on demand, or are those of a whole
 //! plug. block_rq_complete comes before the waiting thread is woken, so that its record precedes the end of
 //! that thread's phase. It charges no time: that is account `block_io`.
@@ -14,22 +17,19 @@
 //! then on, with its bytes. A request's memory is used again for a later I/O: where the end of one was
 //! missed, the kernel's stamp of its start shows that this is another one.
 
-use aya_ebpf::{
-    Global,
-    helpers::bpf_ktime_get_ns,
-    macros::map,
-    maps::{Array, HashMap},
-};
-use guestscope_contract::{Counter, Header, IOS, Kind, SLOTS, ledger::Ledger};
+use aya_ebpf::{Global, helpers::bpf_ktime_get_ns, macros::map, maps::Array};
+use guestscope_contract::{Counter, IO_OF_RING, IO_WRITES, SLOTS, ledger::Ledger};
 
 use crate::{
-    device, emit,
+    device, emit, held,
     maps::{
         BIO_ARGUMENT, HAS_IO_START, IO_ARGUMENT, OFFSET_BIO_BYTES, OFFSET_BIO_OPERATION, OFFSET_IO_BIO,
         OFFSET_IO_BYTES, OFFSET_IO_START, TYPE_REQUEST,
     },
     memory::{Arguments, Memory, follow, load, twins},
+    pending::{self, Io, Owner},
     task::Current,
+    workers,
 };
 
 /// The low byte of a bio's flags, `REQ_OP_MASK`.
@@ -38,21 +38,6 @@ const OPERATION: u32 = 0xff;
 const READ: u32 = 0;
 /// `REQ_OP_WRITE`.
 const WRITE: u32 = 1;
-
-/// A pending I/O of a tracked thread.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Io {
-    born_ns: u64,
-    submitted_ns: u64,
-    /// Time of its issue to the device; 0 before.
-    issued_ns: u64,
-    /// The kernel's own stamp of its start, as of its issue to the device (until then it may change):
-    /// compared only.
-    started: u64,
-    tid: u32,
-    tgid: u32,
-}
 
 /// A thread's current batch: its I/O since devices last got any of it, or since it last slept. Until then the
 /// kernel may hold I/O back, to submit it together. Only its own thread writes it.
@@ -67,15 +52,12 @@ pub(crate) struct Batch {
     is_handed_over: u32,
 }
 
-/// Pending I/Os by the addresses of their requests, which the kernel reuses for later ones.
-#[map]
-static ON_THEIR_WAY: HashMap<u64, Io> = HashMap::with_max_entries(IOS, 0);
-
 /// Slot to its thread's last batch for block devices, where an I/O is first seen at its issue to the device.
 #[map]
 static BATCHES: Array<Batch> = Array::with_max_entries(SLOTS, 0);
 
 twins! {
+    mm_filemap_add_to_page_cache raw_mm_filemap_add_to_page_cache "mm_filemap_add_to_page_cache" cached;
     block_bio_queue raw_block_bio_queue "block_bio_queue" queued;
     block_io_start raw_block_io_start "block_io_start" submitted;
     block_rq_issue raw_block_rq_issue "block_rq_issue" issued;
@@ -89,26 +71,83 @@ fn queued<C: Arguments>(ctx: &C) -> i32 {
         return 0;
     }
     let current = Current::new();
-    let Some(ledger) = current.ledger() else { return 0 };
+    let bio = first_or_second(ctx, &BIO_ARGUMENT);
+    let Some(ledger) = current.ledger() else {
+        match workers::served_by(current) {
+            Some(owner) => serves::<C::Memory>(&owner, bio),
+            None => queued_by_others::<C::Memory>(current, bio),
+        }
+        return 0;
+    };
     if HAS_IO_START.load() == 0 {
         asked(ledger);
     }
-    let bio = first_or_second(ctx, &BIO_ARGUMENT);
-    // SAFETY: a bio, at offsets of members of these sizes that the agent resolved; the ledger is in a map
-    // value, and its own thread runs this program.
+    // SAFETY: a bio, at offsets of members of these sizes that the agent resolved.
+    let (operation, bytes) = unsafe {
+        (
+            load::<C::Memory, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION,
+            load::<C::Memory, u32>(bio, &OFFSET_BIO_BYTES),
+        )
+    };
+    device::submits::<C::Memory>(current, ledger, bio, operation);
+    if operation == READ {
+        held::reads(current, ledger, bytes);
+    }
+    counted(ledger, operation, bytes);
+    0
+}
+
+/// A page comes into the page cache.
+#[inline(always)]
+fn cached<C: Arguments>(ctx: &C) -> i32 {
+    held::adds::<C::Memory>(ctx.at(0));
+    0
+}
+
+/// A task that is not tracked queues a bio, perhaps one that a limit has held back.
+#[inline(always)]
+fn queued_by_others<M: Memory>(current: Current, bio: *const u8) {
+    // SAFETY: a bio, at offsets of members of these sizes that the agent resolved.
+    let (operation, bytes) = unsafe {
+        (load::<M, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION, load::<M, u32>(bio, &OFFSET_BIO_BYTES))
+    };
+    if operation == READ {
+        held::queued::<M>(current, bio, bytes);
+    }
+}
+
+/// Counts a bio of the running thread.
+#[inline(always)]
+fn counted(ledger: *mut Ledger, operation: u32, bytes: u32) {
+    // SAFETY: a ledger in a map value, and its own thread runs this program.
     unsafe {
-        let operation = load::<C::Memory, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION;
-        let bytes = u64::from(load::<C::Memory, u32>(bio, &OFFSET_BIO_BYTES));
-        device::submits::<C::Memory>(current, ledger, bio, operation);
         if operation == READ {
             (*ledger).block_reads = (*ledger).block_reads.wrapping_add(1);
-            (*ledger).block_read_bytes = (*ledger).block_read_bytes.wrapping_add(bytes);
+            (*ledger).block_read_bytes = (*ledger).block_read_bytes.wrapping_add(u64::from(bytes));
         } else if operation == WRITE && bytes != 0 {
             (*ledger).block_writes = (*ledger).block_writes.wrapping_add(1);
-            (*ledger).block_write_bytes = (*ledger).block_write_bytes.wrapping_add(bytes);
+            (*ledger).block_write_bytes = (*ledger).block_write_bytes.wrapping_add(u64::from(bytes));
         }
     }
-    0
+}
+
+/// A worker of io_uring submits a bio for a thread.
+#[inline(always)]
+fn serves<M: Memory>(owner: &Owner, bio: *const u8) {
+    // SAFETY: a bio, at offsets of members of these sizes that the agent resolved.
+    let (operation, bytes) = unsafe {
+        (load::<M, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION, load::<M, u32>(bio, &OFFSET_BIO_BYTES))
+    };
+    if operation == READ || (operation == WRITE && bytes != 0) {
+        workers::submitted(owner, device::number::<M>(bio), operation == WRITE, u64::from(bytes));
+    }
+}
+
+/// Flags of an I/O of the running thread with this operation. All operations that change a device are odd.
+#[inline(always)]
+fn flags(ledger: *const Ledger, operation: u32) -> u32 {
+    let of_ring = if device::is_of_ring(ledger) { IO_OF_RING } else { 0 };
+    of_ring | if operation & 1 != 0 { IO_WRITES } else { 0 }
 }
 
 /// The hook's object. Up to 5.10 the device's queue came first.
@@ -162,36 +201,48 @@ fn submitted<C: Arguments>(ctx: &C) -> i32 {
     let request: *const u8 = ctx.at(0);
     // The end of an earlier I/O in this request was missed: the new one, of any submitter, must not be taken
     // for it.
-    if ON_THEIR_WAY.get_ptr(request as u64).is_some() {
-        forget(request);
+    if let Some(io) = pending::of(request) {
+        pending::forget(request, io);
     }
     let current = Current::new();
-    let Some(ledger) = current.ledger() else { return 0 };
-    // SAFETY: the BPF helper has no preconditions.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
-    note::<C::Memory>(request, ledger, now_ns, 0);
-    submits_again::<C::Memory>(current, request, ledger);
+    let (bio, operation) = first_bio::<C::Memory>(request);
+    if let Some(ledger) = current.ledger() {
+        if !bio.is_null() {
+            device::submits::<C::Memory>(current, ledger, bio, operation);
+        }
+        note_own::<C::Memory>(request, ledger, operation);
+    } else if let Some(owner) = workers::served_by(current) {
+        // SAFETY: the BPF helper has no preconditions.
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        let writes = if operation & 1 != 0 { IO_WRITES } else { 0 };
+        pending::note::<C::Memory>(request, owner.with(writes), now_ns, 0);
+    } else if !bio.is_null() && operation == READ {
+        held::submitted::<C::Memory>(current, request, bio);
+    }
     0
 }
 
-/// The thread may have slept between its bio and this hook: the queue was full, or a limit held it back.
+/// Notes an I/O that the running thread submits now.
 #[inline(always)]
-fn submits_again<M: Memory>(current: Current, request: *const u8, ledger: *const Ledger) {
+fn note_own<M: Memory>(request: *const u8, ledger: *const Ledger, operation: u32) {
+    // SAFETY: the BPF helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    pending::note::<M>(request, Owner::of(ledger, flags(ledger, operation)), now_ns, 0);
+}
+
+/// The first bio of a request and its operation; null where it has none or the members are unknown.
+#[inline(always)]
+fn first_bio<M: Memory>(request: *const u8) -> (*const u8, u32) {
     if OFFSET_IO_BIO.load() == 0 || OFFSET_BIO_OPERATION.load() == 0 {
-        return;
+        return (core::ptr::null(), 0);
     }
     // SAFETY: a request and its first bio, if it has any, at offsets of members of these sizes that the agent
     // resolved.
     unsafe {
         let bio = follow::<M>(request, &TYPE_REQUEST, &OFFSET_IO_BIO);
-        if !bio.is_null() {
-            device::submits::<M>(
-                current,
-                ledger,
-                bio,
-                load::<M, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION,
-            );
-        }
+        let operation =
+            if bio.is_null() { 0 } else { load::<M, u32>(bio, &OFFSET_BIO_OPERATION) & OPERATION };
+        (bio, operation)
     }
 }
 
@@ -201,7 +252,7 @@ fn issued<C: Arguments>(ctx: &C) -> i32 {
         return 0;
     }
     let request = first_or_second(ctx, &IO_ARGUMENT);
-    if let Some(io) = ON_THEIR_WAY.get_ptr_mut(request as u64) {
+    if let Some(io) = pending::of(request) {
         // SAFETY: a value of a map; one CPU at a time has a request.
         unsafe {
             if (*io).issued_ns == 0 {
@@ -213,29 +264,38 @@ fn issued<C: Arguments>(ctx: &C) -> i32 {
         if is_same::<C::Memory>(request, io) {
             return 0;
         }
-        forget(request);
+        pending::forget(request, io);
     }
-    if HAS_IO_START.load() != 0 {
-        return 0;
-    }
-    // The submitter itself may run this. The kernel's stamp, which uses the same clock, gives the time of the
-    // submission.
-    let current = Current::new();
-    let Some(ledger) = current.ledger() else { return 0 };
-    // SAFETY: as above; the BPF helper has no preconditions.
-    let (now_ns, started_ns) =
-        unsafe { (bpf_ktime_get_ns(), load::<C::Memory, u64>(request, &OFFSET_IO_START)) };
-    if is_its_own(ledger, started_ns) {
-        note::<C::Memory>(request, ledger, started_ns.min(now_ns), now_ns);
-        submits_again::<C::Memory>(current, request, ledger);
+    if HAS_IO_START.load() == 0 {
+        first_seen::<C::Memory>(request);
     }
     0
+}
+
+/// The submitter itself may be issuing this. The kernel's stamp, which uses the same clock, gives the time of
+/// the submission.
+#[inline(always)]
+fn first_seen<M: Memory>(request: *const u8) {
+    let current = Current::new();
+    let Some(ledger) = current.ledger() else { return };
+    // SAFETY: as above; the BPF helper has no preconditions.
+    let (now_ns, started_ns) = unsafe { (bpf_ktime_get_ns(), load::<M, u64>(request, &OFFSET_IO_START)) };
+    if is_its_own(ledger, started_ns) {
+        let (bio, operation) = first_bio::<M>(request);
+        if !bio.is_null() {
+            device::submits::<M>(current, ledger, bio, operation);
+        }
+        let owner = Owner::of(ledger, flags(ledger, operation));
+        pending::note::<M>(request, owner, started_ns.min(now_ns), now_ns);
+    }
 }
 
 #[inline(always)]
 fn merged<C: Arguments>(ctx: &C) -> i32 {
     let request = first_or_second(ctx, &IO_ARGUMENT);
-    let _ = ON_THEIR_WAY.remove(request as u64);
+    if let Some(io) = pending::of(request) {
+        pending::leave(request, io);
+    }
     0
 }
 
@@ -245,7 +305,7 @@ fn completed<C: Arguments>(ctx: &C) -> i32 {
         return 0;
     }
     let request: *const u8 = ctx.at(0);
-    let Some(io) = ON_THEIR_WAY.get_ptr(request as u64) else { return 0 };
+    let Some(io) = pending::of(request) else { return 0 };
     let bytes_done = ctx.at::<u64>(2) as u32;
     // SAFETY: a request, at the offset of an unsigned int.
     let bytes_left = unsafe { load::<C::Memory, u32>(request, &OFFSET_IO_BYTES) };
@@ -254,9 +314,9 @@ fn completed<C: Arguments>(ctx: &C) -> i32 {
     } else if bytes_done < bytes_left {
         return 0;
     } else {
-        done(io);
+        pending::done(io);
     }
-    let _ = ON_THEIR_WAY.remove(request as u64);
+    pending::leave(request, io);
     0
 }
 
@@ -266,48 +326,4 @@ fn completed<C: Arguments>(ctx: &C) -> i32 {
 fn is_same<M: Memory>(request: *const u8, io: *const Io) -> bool {
     // SAFETY: a request, at an offset that the agent resolved, and a value of a map.
     unsafe { (*io).issued_ns == 0 || load::<M, u64>(request, &OFFSET_IO_START) == (*io).started }
-}
-
-#[inline(always)]
-fn done(io: *const Io) {
-    emit::io(|record| {
-        // SAFETY: the record is reserved memory of exactly this size, every field is written; the other is a
-        // value of a map.
-        unsafe {
-            let time_ns = bpf_ktime_get_ns();
-            (*record).header = Header { kind: Kind::Io as u32, flags: 0, time_ns };
-            (*record).born_ns = (*io).born_ns;
-            (*record).submitted_ns = (*io).submitted_ns;
-            (*record).issued_ns = (*io).issued_ns;
-            (*record).tid = (*io).tid;
-            (*record).tgid = (*io).tgid;
-        }
-    });
-}
-
-/// Another I/O begins at this address: the end of the noted one was never seen.
-#[inline(always)]
-fn forget(request: *const u8) {
-    emit::count(Counter::StaleIo);
-    let _ = ON_THEIR_WAY.remove(request as u64);
-}
-
-/// Notes an I/O of the running thread.
-#[inline(always)]
-fn note<M: Memory>(io: *const u8, ledger: *const Ledger, submitted_ns: u64, issued_ns: u64) {
-    // SAFETY: a request, at the offset of a member of this size that the agent resolved; the ledger is in a
-    // map value, and its own thread runs this program.
-    let noted = unsafe {
-        Io {
-            born_ns: (*ledger).born_ns,
-            submitted_ns,
-            issued_ns,
-            started: load::<M, u64>(io, &OFFSET_IO_START),
-            tid: (*ledger).tid,
-            tgid: (*ledger).tgid,
-        }
-    };
-    if ON_THEIR_WAY.insert(io as u64, noted, 0).is_err() {
-        emit::count(Counter::LostIo);
-    }
 }

@@ -22,7 +22,7 @@ use crate::{
     beside, emit,
     maps::{HAS_ARRIVALS, STAGES},
     memory::{Memory, Plain},
-    process, quota, registers, steal, taken,
+    pending, process, quota, registers, steal, taken,
     task::{self, Current, Task},
     topology, untracked,
 };
@@ -129,6 +129,7 @@ pub(crate) unsafe fn hand_over_as(
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
         beside::copy((*ledger).slot, &raw mut (*stage).beside);
+        pending::settle(ledger);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);
         (*ledger).forget_polled();
         match Current::task() {

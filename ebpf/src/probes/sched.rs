@@ -28,9 +28,9 @@ use crate::{
         OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
-    process, quota, registers, steal,
+    pending, process, quota, registers, steal,
     task::{self, Current, Task},
-    topology, turns, wait,
+    topology, turns, wait, workers,
 };
 
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
@@ -267,8 +267,10 @@ fn is_awake<C: Arguments>(ctx: &C) -> i32 {
 /// forks were missed. Here the lock of a run queue is held.
 #[inline(always)]
 fn births<C: Arguments>(ctx: &C) -> i32 {
-    if let Some(parent) = Current::new().ledger() {
-        birth::of(ctx, parent, Task::<C::Memory>::at(ctx.at(0)));
+    let (current, child) = (Current::new(), Task::<C::Memory>::at(ctx.at(0)));
+    match current.ledger() {
+        Some(parent) => birth::of(ctx, parent, child),
+        None => workers::born_of_worker(current, child),
     }
     0
 }
@@ -318,7 +320,10 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
 #[inline(always)]
 fn is_freed<C: Arguments>(ctx: &C) -> i32 {
     let task = Task::<C::Memory>::at(ctx.at(0));
-    let Some(ledger) = task.ledger() else { return 0 };
+    let Some(ledger) = task.ledger() else {
+        workers::freed(task);
+        return 0;
+    };
     emit::count(Counter::UnseenEnd);
     // SAFETY: a ledger in a map value, of a task that will never run again. The agent resolved the offset of
     // an unsigned int.
@@ -349,6 +354,7 @@ pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
         if let Some(ledger) = task::create(pid_tgid as u32, (pid_tgid >> 32) as u32, address) {
             let now_ns = bpf_ktime_get_ns();
             (*ledger).begin(now_ns, RUNNING, bpf_get_smp_processor_id() as u16);
+            pending::begins(ledger, Current::new().read_bytes());
             life::record(Kind::Fork, FORK_ADOPTED, &*ledger, address, now_ns, (0, 0, 0));
         }
     }

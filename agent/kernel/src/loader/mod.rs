@@ -62,10 +62,11 @@ const WAKE_BYTES: u32 = 128 << 10;
 
 /// Maps with an element for each thread that can be tracked, and one for number 0, which is none. There are no
 /// more processes than threads.
-const PER_THREAD: [&str; 10] = [
+const PER_THREAD: [&str; 11] = [
     "LEDGERS",
     "BESIDE",
     "LAST_IOS",
+    "FLIGHTS",
     "FREE",
     "STAGES",
     "OUTSIDE",
