@@ -5,8 +5,8 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::Sample;
 use crate::phase::{
-    Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, KEPT, LISTED, Mark, Phase,
-    PhaseKind, QueueUser, QueueUsers, Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
+    Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, InFlight, KEPT, LISTED, Mark,
+    Phase, PhaseKind, QueueUser, QueueUsers, Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
 };
 
 fn thread_id() -> impl Strategy<Value = ThreadId> {
@@ -208,11 +208,15 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
     let account = (0..ACCOUNTS).prop_map(|account| Account::ALL[account]);
     let blame = (any::<[u32; 2]>(), 0..ACCOUNTS, any::<u64>())
         .prop_map(|([tid, depth], account, ns)| Blame { tid, account: Account::ALL[account], ns, depth });
-    let io = any::<([String; 2], bool)>().prop_map(|([device, name], is_write)| WaitedIo {
-        device: device.into(),
-        name: name.into(),
-        is_write,
-    });
+    let io = any::<([String; 2], [bool; 2], Option<[u32; 2]>)>().prop_map(
+        |([device, name], [is_write, is_held], in_flight)| WaitedIo {
+            device: device.into(),
+            name: name.into(),
+            is_write,
+            is_held,
+            in_flight: in_flight.map(|[reads, writes]| InFlight { reads, writes }),
+        },
+    );
     let home = (option::of(any::<u32>()), option::of(any::<u64>()), option::of(any::<String>()));
     let causes = (option::of(blame), option::of(io), home);
     let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), causes, asked());

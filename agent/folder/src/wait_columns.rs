@@ -185,7 +185,7 @@ fn blame() -> impl Iterator<Item = Column<Wait>> {
 /// The I/O that the thread waited for; its columns are set together or not at all.
 fn io() -> impl Iterator<Item = Column<Wait>> {
     fn of(row: &mut Wait) -> &mut WaitedIo {
-        let nothing = || WaitedIo { device: NO_WORD.clone(), name: NO_WORD.clone(), is_write: false };
+        let nothing = || WaitedIo { device: NO_WORD.clone(), name: NO_WORD.clone(), ..WaitedIo::default() };
         row.io.get_or_insert_with(nothing)
     }
     let word = |name, help, get: fn(&WaitedIo) -> &str, set: fn(&mut WaitedIo, &Untrusted) -> bool| {
@@ -219,6 +219,39 @@ fn io() -> impl Iterator<Item = Column<Wait>> {
             io.is_write = *word == "write";
             io.is_write || *word == "read"
         }),
+    ]
+    .into_iter()
+    .chain(numbers_of_io())
+}
+
+/// Numbers beside the I/O.
+fn numbers_of_io() -> impl Iterator<Item = Column<Wait>> {
+    let number = |name, help, get: fn(&WaitedIo) -> Option<u32>, set: fn(&mut WaitedIo, u32)| {
+        let get = Box::new(move |row: &Wait| row.io.as_ref().and_then(get).map(u64::from));
+        let set = Box::new(move |row: &mut Wait, value| {
+            row.io.iter_mut().for_each(|io| set(io, value as u32));
+        });
+        Column::new(name, help, Access::OptionalInteger { get, set })
+    };
+    [
+        number(
+            "io_held_back",
+            "1 if a limit of its control group had held that I/O back",
+            |io| Some(io.is_held.into()),
+            |io, value| io.is_held = value == 1,
+        ),
+        number(
+            "reads_in_flight",
+            "reads of that device that it had asked for through io_uring, in a wait for io_uring",
+            |io| io.in_flight.map(|most| most.reads),
+            |io, value| io.in_flight.get_or_insert_default().reads = value,
+        ),
+        number(
+            "writes_in_flight",
+            "the same for writes",
+            |io| io.in_flight.map(|most| most.writes),
+            |io, value| io.in_flight.get_or_insert_default().writes = value,
+        ),
     ]
     .into_iter()
 }

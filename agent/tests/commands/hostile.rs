@@ -116,6 +116,7 @@ fn waits(request: &Request) -> Vec<Wait> {
             device: "7:0".into(),
             name: hostile("device").into(),
             is_write: true,
+            ..WaitedIo::default()
         }),
         ..wait(request)
     };

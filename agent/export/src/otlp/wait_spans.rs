@@ -17,7 +17,7 @@ use super::{
     timeline::Interval,
     waits::Notes,
 };
-use crate::phase::{Blame, Phase, Wait};
+use crate::phase::{Blame, InFlight, Phase, Wait};
 
 /// The span of a wait in this phase, at these times.
 pub(super) fn span(wait: &Wait, phase: &Phase, times: Interval, wall_offset_ns: i64) -> Span {
@@ -78,6 +78,13 @@ fn attributes(wait: &Wait) -> Vec<KeyValue> {
             text("system.device", io.name.to_string()),
             text("disk.io.direction", io.direction()),
         ]);
+        if let Some(InFlight { reads, writes }) = io.in_flight {
+            attributes.push(integer("guestscope.reads_in_flight", u64::from(reads)));
+            attributes.push(integer("guestscope.writes_in_flight", u64::from(writes)));
+        }
+        if io.is_held {
+            attributes.push(integer("guestscope.io_held_back", 1));
+        }
     }
     if let Some(cgroup) = &wait.cgroup {
         attributes.push(text("guestscope.cgroup", cgroup.to_string()));

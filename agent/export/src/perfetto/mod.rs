@@ -163,6 +163,11 @@ impl<W: Write> Packets<W> {
         if let Some(io) = &wait.io {
             annotations.push(word("device", &io.name.plain()));
             annotations.push(word("io_direction", io.direction()));
+            annotations.extend(io.is_held.then(|| number("io_held_back", 1)));
+            if let Some(most) = io.in_flight {
+                annotations.push(number("reads_in_flight", most.reads.into()));
+                annotations.push(number("writes_in_flight", most.writes.into()));
+            }
         }
         let track = thread_uuid(&wait.thread);
         self.begin(track, wait.start_ns, wait.account.name(), "wait", annotations)?;

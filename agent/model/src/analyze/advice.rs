@@ -11,6 +11,10 @@ use crate::limits::{Kind, Limit};
 
 /// The table, as the build script wrote it.
 const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/advice.json"));
+/// Key of the advice on waits for io_uring while reads or writes of a device are under way.
+pub const IN_FLIGHT: &str = "poll.in_flight";
+/// Key of the advice on reads and writes that a control group's limit held back.
+pub const HELD_BACK: &str = "block_io.held_back";
 /// Key for all accounts of helpers without a separate entry.
 const ANY_HELPER: &str = "helper.*";
 /// How a source begins in the table, and the text that replaces it.
@@ -90,11 +94,13 @@ mod tests {
         [Kind::Memory.name(), Kind::Io.name(), Kind::Quota.name(), Kind::Cpus.name(), MASK];
     /// Keys by whose processes had the CPU.
     const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
+    /// Those of what most waits of a cause were for.
+    const OF_WAITS: [&str; 2] = [IN_FLIGHT, HELD_BACK];
 
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {
         let table = parse(TEXT).expect("the table is ours");
-        let of_counts = OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS);
+        let of_counts = OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS).chain(OF_WAITS);
         let causes: Vec<&str> = Cause::all().map(Cause::name).chain(of_counts).collect();
         for cause in &causes {
             assert!(for_cause(cause).is_some(), "no advice for {cause}");

@@ -55,7 +55,8 @@ impl Pasts {
     pub(crate) fn add(&mut self, wait: &Wait) -> Option<Blame> {
         let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
         // A device's time is its own, even if another thread saw to it that the wait ended.
-        let blame = if wait.io.is_none() { self.explain(wait, (wait.start_ns, ready_ns)) } else { None };
+        let is_of_device = wait.io.as_ref().is_some_and(|io| io.in_flight.is_none());
+        let blame = if !is_of_device { self.explain(wait, (wait.start_ns, ready_ns)) } else { None };
         let waits = &mut self.life(wait.thread.tid).waits;
         if waits.len() == RECENT {
             waits.pop_front();

@@ -39,6 +39,9 @@ impl Pairing {
     pub fn io(&mut self, record: &IoRecord) {
         let thread = ThreadId { tid: record.tid, tgid: record.tgid, born_ns: record.born_ns };
         let counts = counts(record);
+        if let Some(state) = self.threads.get_mut(thread) {
+            state.ios.note_of_ring(record);
+        }
         let Some((segments, mut is_whole)) = self.around(thread, record.submitted_ns, &counts) else {
             return;
         };

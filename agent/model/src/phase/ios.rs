@@ -2,11 +2,15 @@
 
 use std::collections::VecDeque;
 
+use guestscope_contract::{IO_OF_RING, IO_WRITES, IoRecord};
+
 use super::Counts;
 
 /// Segments kept per thread, each with any number of I/Os; an I/O with more phases than this between
 /// submission and end is late. As many threads that are gone and were in a phase are kept as well.
 pub(super) const KEPT: usize = 32;
+/// I/Os of io_uring kept per thread: a wait counts those that were done in it.
+const RING: usize = 256;
 
 /// A segment of a phase that was on a thread and has left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +61,31 @@ pub(crate) struct Ios {
     pub(super) busy: Segments,
     /// Segments of all other phases. They are so many that they would drive out the busy ones.
     pub(super) quiet: Segments,
+    /// The last ones of io_uring: when they were done, and whether they were writes.
+    of_ring: VecDeque<(u64, bool)>,
 }
 
 impl Ios {
+    /// Reads and writes of io_uring that were done since then.
+    pub(super) fn of_ring_since(&self, time_ns: u64) -> (u32, u32) {
+        let (mut reads, mut writes) = (0, 0);
+        for (_, is_write) in self.of_ring.iter().rev().take_while(|(done_ns, _)| *done_ns >= time_ns) {
+            *(if *is_write { &mut writes } else { &mut reads }) += 1;
+        }
+        (reads, writes)
+    }
+
+    /// Notes one of io_uring.
+    pub(super) fn note_of_ring(&mut self, record: &IoRecord) {
+        if record.header.flags & IO_OF_RING == 0 {
+            return;
+        }
+        if self.of_ring.len() == RING {
+            self.of_ring.pop_front();
+        }
+        self.of_ring.push_back((record.header.time_ns, record.header.flags & IO_WRITES != 0));
+    }
+
     /// Segments that an instant lies in. False if there may be more.
     pub(super) fn around(&self, time_ns: u64) -> (Vec<Segment>, bool) {
         let around: Vec<_> = self.busy.around(time_ns).chain(self.quiet.around(time_ns)).collect();

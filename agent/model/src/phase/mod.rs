@@ -47,6 +47,7 @@ mod unfinished;
 mod values;
 mod wait;
 mod waited;
+mod waited_io;
 mod within;
 
 pub use guestscope_contract::metrics::{COUNTS, Counts, KEPT, Metric, Quantity};
@@ -64,7 +65,7 @@ pub use self::{
     thread_id::ThreadId,
     unfinished::{AllUnfinished, Doing, Fate, Looked, OpenWait, Others, ReadLedger, UNFINISHED, Unfinished},
     values::{Ending, Mark, PairingLosses, Phase, PhaseKind, Request, Thread, TraceIds, WARMUP},
-    wait::{Blame, Wait, WaitedIo},
+    wait::{Blame, InFlight, Wait, WaitedIo},
 };
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! Yields values from records. A wait explains time that its phase's accounts already contain; it adds
 //! nothing.
 
-use guestscope_contract::{Account, MINOR_BITS, NO_DEVICE, WAIT_WRITES, WaitRecord, metrics::WaitsFor};
+use guestscope_contract::{Account, metrics::WaitsFor};
 
 use super::{ids::wait_span_id, queue::QueueUsers, thread_id::ThreadId};
 use crate::untrusted::Untrusted;
@@ -73,7 +73,7 @@ pub struct Wait {
 }
 
 /// I/O on a block device that a thread waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitedIo {
     /// The device by its numbers, `MAJOR:MINOR`.
     pub device: Untrusted,
@@ -81,22 +81,25 @@ pub struct WaitedIo {
     pub name: Untrusted,
     /// Whether it was a write; otherwise a read, or an operation that changes nothing.
     pub is_write: bool,
+    /// Whether a limit of the thread's control group had held it back.
+    pub is_held: bool,
+    /// What the thread had asked for through io_uring; only for a wait in `io_uring_enter`.
+    pub in_flight: Option<InFlight>,
+}
+
+/// Reads and writes that were under way during a wait for io_uring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFlight {
+    /// Number of reads.
+    pub reads: u32,
+    /// Number of writes, and of other operations that change a device.
+    pub writes: u32,
 }
 
 impl WaitedIo {
     /// `read` or `write`, as OpenTelemetry has it.
     pub fn direction(&self) -> &'static str {
         if self.is_write { "write" } else { "read" }
-    }
-
-    /// Only waits of these accounts are for a device.
-    pub(super) fn of(record: &WaitRecord, account: Account) -> Option<Self> {
-        let is_for_one = matches!(account, Account::BlockIo | Account::Fault) && record.device != NO_DEVICE;
-        is_for_one.then(|| {
-            let (major, minor) = (record.device >> MINOR_BITS, record.device & ((1 << MINOR_BITS) - 1));
-            let device = Untrusted::from(format!("{major}:{minor}"));
-            Self { name: device.clone(), device, is_write: record.header.flags & WAIT_WRITES != 0 }
-        })
     }
 }
 

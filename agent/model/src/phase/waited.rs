@@ -2,10 +2,7 @@
 
 use guestscope_contract::{Account, NO_SYSCALL, QueueRecord, WAIT_LIMITED, WaitRecord, waker};
 
-use super::{
-    Wait, ender, open::Place, output::Output, pairing::Pairing, thread::comm, thread_id::ThreadId,
-    wait::WaitedIo,
-};
+use super::{Wait, ender, open::Place, output::Output, pairing::Pairing, thread::comm, thread_id::ThreadId};
 
 impl Pairing {
     /// A thread waited for long.
@@ -95,7 +92,7 @@ impl Pairing {
             cgroup_number: (record.group != 0).then_some(record.group),
             cgroup: None,
             blame: None,
-            io: WaitedIo::of(record, account),
+            io: self.waited_for(thread, record, account),
         };
         wait.blame = self.pasts.add(&wait);
         if self.helpers.is_busy(thread.tgid) {

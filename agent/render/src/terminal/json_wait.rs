@@ -24,6 +24,9 @@ pub(super) struct WaitJson<'a> {
     device: Option<&'a Untrusted>,
     device_name: Option<&'a Untrusted>,
     io_direction: Option<&'static str>,
+    io_held_back: Option<bool>,
+    reads_in_flight: Option<u32>,
+    writes_in_flight: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -36,6 +39,7 @@ struct BlameJson {
 
 /// The wait in the summary's form.
 pub(super) fn wait(wait: &Wait) -> WaitJson<'_> {
+    let in_flight = wait.io.as_ref().and_then(|io| io.in_flight);
     WaitJson {
         start_ns: wait.start_ns,
         duration_ns: wait.duration_ns,
@@ -58,5 +62,8 @@ pub(super) fn wait(wait: &Wait) -> WaitJson<'_> {
         device: wait.io.as_ref().map(|io| &io.device),
         device_name: wait.io.as_ref().map(|io| &io.name),
         io_direction: wait.io.as_ref().map(WaitedIo::direction),
+        io_held_back: wait.io.as_ref().map(|io| io.is_held),
+        reads_in_flight: in_flight.map(|most| most.reads),
+        writes_in_flight: in_flight.map(|most| most.writes),
     }
 }

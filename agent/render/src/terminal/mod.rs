@@ -37,6 +37,7 @@ mod text;
 mod threads;
 pub mod units;
 mod unseen;
+mod waits_for;
 
 #[cfg(test)]
 mod tests;

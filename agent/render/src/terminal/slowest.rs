@@ -15,6 +15,7 @@ use super::{
     page::{Emphasis, Page, Piece, words},
     text::{left, right, width},
     units::{counted, difference, duration, hex, mean as mean_count, percent, thousands},
+    waits_for,
 };
 
 /// Most requests shown; JSON has all that were kept.
@@ -130,7 +131,7 @@ fn longest_wait(slow: &Slow) -> Option<String> {
         (Account::Runq | Account::Throttled, ..) => format!(" on CPU {}", wait.cpu),
         (blocked, ..) if let Some(blame) = wait.blame.filter(|_| blocked == wait.account) => blamed(blame),
         (blocked, ..) if let Some(io) = wait.io.as_ref().filter(|_| blocked == wait.account) => {
-            format!(", {} {}", if io.is_write { "writing to" } else { "reading from" }, io.name)
+            format!(", {}", waits_for::io(io))
         }
         (.., Some(waker)) => format!(", ended by thread {waker}"),
         _ if wait.timed_out() => ", ended by its own time limit".to_owned(),

@@ -104,7 +104,7 @@ fn the_longest_wait_stands_below_its_request() {
         },
         wait(ids[3], Account::Lock, [100_000, 0, 0], "too short to matter"),
         Wait {
-            io: Some(WaitedIo { device: "7:0".into(), name: "loop0\u{1b}[2J".into(), is_write: false }),
+            io: Some(WaitedIo { device: "7:0".into(), name: "loop0\u{1b}[2J".into(), ..WaitedIo::default() }),
             ..wait(ids[4], Account::BlockIo, [9_100_000, 0, 0], "swapper/0")
         },
         wait(u64::MAX, Account::Lock, [100_000_000, 0, 0], "in another request"),

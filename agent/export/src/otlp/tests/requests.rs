@@ -111,7 +111,12 @@ fn any_wait(phases: usize) -> impl Strategy<Value = (usize, Wait)> {
     let place = (0..phases, 0_u64..1_000_000, 1_u64..9_000_000);
     let known = (prop::option::of(any::<u32>()), any::<u32>(), any::<u32>(), any::<bool>());
     (place, known, text()).prop_map(|((at, after_ns, length_ns), (number, cpu, tid, more), comm)| {
-        let io = WaitedIo { device: "259:1".into(), name: comm.as_str().into(), is_write: more };
+        let io = WaitedIo {
+            device: "259:1".into(),
+            name: comm.as_str().into(),
+            is_write: more,
+            ..WaitedIo::default()
+        };
         let blame = Blame { tid, account: Account::Cpu, ns: length_ns, depth: 2 };
         let made = wait(&phase(7, 1, None, ""), after_ns, length_ns);
         let made = Wait {

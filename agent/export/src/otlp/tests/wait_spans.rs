@@ -54,7 +54,12 @@ fn rich() -> (Request, Vec<Wait>) {
     let for_a_disk = Wait {
         account: Account::BlockIo,
         syscall: Some(74),
-        io: Some(WaitedIo { device: "259:1".into(), name: "nvme0n1p1".into(), is_write: true }),
+        io: Some(WaitedIo {
+            device: "259:1".into(),
+            name: "nvme0n1p1".into(),
+            is_write: true,
+            ..WaitedIo::default()
+        }),
         ..wait(&root, 52_000_000, 2_000_000)
     };
     let waits = vec![

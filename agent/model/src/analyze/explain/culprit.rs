@@ -3,7 +3,7 @@
 
 use guestscope_contract::{Account, metrics::WaitsFor};
 
-use crate::phase::{Blame, Wait};
+use crate::phase::{Blame, InFlight, Wait, WaitedIo};
 use crate::untrusted::Untrusted;
 
 /// A part of a wait for a CPU below its length divided by this is not worth a name: the switch itself.
@@ -46,6 +46,15 @@ pub enum Culprit {
         name: Untrusted,
         /// Whether it was a write; otherwise a read.
         is_write: bool,
+        /// Whether a limit of the thread's control group had held it back.
+        is_held: bool,
+    },
+    /// Reads and writes of a block device that the thread had asked for through io_uring.
+    InFlight {
+        /// Device name in the guest.
+        name: Untrusted,
+        /// How many were under way, in the wait with the most of them.
+        most: InFlight,
     },
     /// A CPU quota: that of the thread's control group, or of one above it.
     Group {
@@ -77,8 +86,14 @@ impl Culprit {
         if account == Account::Throttled {
             return wait.cgroup.clone().map_or(Culprit::Unknown, |path| Culprit::Group { path });
         }
-        if let Some(io) = &wait.io {
-            return Culprit::Device { name: io.name.clone(), is_write: io.is_write };
+        match &wait.io {
+            Some(WaitedIo { name, is_write, is_held, in_flight: None, .. }) => {
+                return Culprit::Device { name: name.clone(), is_write: *is_write, is_held: *is_held };
+            }
+            Some(WaitedIo { name, in_flight: Some(most), .. }) if wait.blame.is_none() => {
+                return Culprit::InFlight { name: name.clone(), most: *most };
+            }
+            Some(_) | None => {}
         }
         match (wait.blame, wait.waker_tid) {
             (Some(blame), _) => Culprit::Kept(Blame { ns: 0, ..blame }),
@@ -90,6 +105,19 @@ impl Culprit {
         }
     }
 
+    /// Takes up another wait's culprit, if it is the same one.
+    pub(super) fn takes(&mut self, other: &Culprit) -> bool {
+        if let (Culprit::InFlight { name, most }, Culprit::InFlight { name: of, most: more }) =
+            (&mut *self, other)
+            && name == of
+        {
+            most.reads = most.reads.max(more.reads);
+            most.writes = most.writes.max(more.writes);
+            return true;
+        }
+        self == other
+    }
+
     /// The number of a thread known by that alone.
     pub(super) const fn tid(&self) -> Option<u32> {
         match self {
@@ -99,6 +127,7 @@ impl Culprit {
             | Culprit::Idle
             | Culprit::TimedOut
             | Culprit::Device { .. }
+            | Culprit::InFlight { .. }
             | Culprit::Group { .. }
             | Culprit::Syscall(_)
             | Culprit::Unknown

@@ -103,13 +103,21 @@ impl Explained {
         self.cases.iter().map(span).filter(|span| span.ns > 0).collect()
     }
 
-    /// The key of the advice on a cause: for the run queue by whose processes had the CPU most of the time.
+    /// The key of the advice on a cause: by whose processes had the CPU most of the time, or by what most of
+    /// its waits were for.
     fn key(&self, cause: Cause, circle: &Circle) -> &'static str {
-        if cause != Cause::Account(Account::Runq) {
-            return cause.name();
+        if cause == Cause::Account(Account::Runq) {
+            let used_ns = Whose::ALL.map(|whose| (self.used_ns(whose, circle), whose));
+            let most = used_ns.into_iter().max().filter(|(ns, _)| *ns > 0);
+            return most.map_or(cause.name(), |(_, whose)| whose.advice());
         }
-        let used_ns = Whose::ALL.map(|whose| (self.used_ns(whose, circle), whose));
-        used_ns.into_iter().max().filter(|(ns, _)| *ns > 0).map_or(cause.name(), |(_, whose)| whose.advice())
+        let (all, total_ns) = self.culprits(cause);
+        let most = all.first().filter(|one| one.ns > total_ns / 2);
+        match most.map(|one| &one.culprit) {
+            Some(Culprit::InFlight { .. }) => advice::IN_FLIGHT,
+            Some(Culprit::Device { is_held: true, .. }) => advice::HELD_BACK,
+            _ => cause.name(),
+        }
     }
 
     /// Time that such processes had the CPU while the explained requests were queued for it, ns.
@@ -151,7 +159,7 @@ impl Explained {
             let of_helpers = evidence.helpers.iter().flat_map(|helper| &helper.by);
             for one in own.flat_map(|waits| &waits.by).chain(of_helpers) {
                 total_ns = total_ns.saturating_add(one.ns);
-                match all.iter_mut().find(|known| known.culprit == one.culprit) {
+                match all.iter_mut().find_map(|known| known.culprit.takes(&one.culprit).then_some(known)) {
                     Some(known) => {
                         known.count += one.count;
                         known.ns = known.ns.saturating_add(one.ns);

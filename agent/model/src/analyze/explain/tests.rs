@@ -11,14 +11,14 @@ use rstest::rstest;
 
 use super::{
     super::{
-        Band, Overlay,
+        Band, Overlay, advice,
         samples::{self, Sample, Step, inference, process, renamed},
     },
     *,
 };
 use crate::{
     analyze::Cause,
-    phase::{Blame, Ending, QueueUser, ThreadId, WaitedIo},
+    phase::{Blame, Ending, InFlight, QueueUser, ThreadId, WaitedIo},
 };
 
 fn explain(requests: &[Request], wanted: Wanted) -> Explanation {
@@ -122,7 +122,7 @@ fn a_wait_is_cut_into_what_it_was_for() {
 fn waits_below_the_threshold_are_left_to_the_account() {
     let requests = run_with(Account::BlockIo, 10_000_000);
     let disk = |ns, name: &str| {
-        let io = WaitedIo { device: "254:0".into(), name: name.into(), is_write: false };
+        let io = WaitedIo { device: "254:0".into(), name: name.into(), ..WaitedIo::default() };
         Wait { io: Some(io), ..wait(&requests[94], Account::BlockIo, [ns, 0, 2_000]) }
     };
     let mut waits: Vec<Wait> = (0..6).map(|index| disk(1_000_000 + index, "vda")).collect();
@@ -137,7 +137,7 @@ fn waits_below_the_threshold_are_left_to_the_account() {
         [1_000_005, 1_000_004, 1_000_003, 1_000_002]
     );
     let names: Vec<_> = waits.by.iter().map(|by| (by.culprit.clone(), by.count)).collect();
-    let device = |name: &str| Culprit::Device { name: name.into(), is_write: false };
+    let device = |name: &str| Culprit::Device { name: name.into(), is_write: false, is_held: false };
     assert_eq!(names, [(device("vda"), 6), (device("vdb"), 1)]);
 }
 
@@ -314,6 +314,47 @@ fn advice_is_given_where_something_stands_out(
     let explanation = explain(&requests, Wanted::Slowest(3));
     let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false, &explanation.circle);
     assert_eq!(advised.iter().map(|one| (one.cause, one.naming)).collect::<Vec<_>>(), expected);
+}
+
+/// Advice on waiting for another side is wrong where the thread's own reads were under way, and only there.
+#[rstest]
+#[case::of_a_device(true, false, Account::Poll, advice::IN_FLIGHT)]
+#[case::of_somebody_else(false, false, Account::Poll, "poll")]
+#[case::held_back(true, true, Account::BlockIo, advice::HELD_BACK)]
+#[case::not_held_back(true, false, Account::BlockIo, "block_io")]
+fn advice_is_on_what_the_waits_were_for(
+    #[case] has_device: bool,
+    #[case] is_held: bool,
+    #[case] account: Account,
+    #[case] expected: &str,
+) {
+    let requests = run_with(account, 10_000_000);
+    let in_flight = (account == Account::Poll).then_some(InFlight { reads: 8, writes: 0 });
+    let io = WaitedIo { name: "vda".into(), is_held, in_flight, ..WaitedIo::default() };
+    let long = Wait { io: has_device.then_some(io), ..wait(&requests[94], account, [9_000_000, 0, 0]) };
+    let explanation = with_waits(explain(&requests, Wanted::Number(94)), vec![long]);
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    let advice = advice::for_cause(expected).expect("there is some");
+    assert_eq!(advised.iter().map(|one| &one.advice).collect::<Vec<_>>(), [&advice]);
+}
+
+/// The numbers differ from wait to wait: the largest ones stand for all.
+#[test]
+fn waits_for_one_ring_are_one_culprit() {
+    let requests = run_with(Account::Poll, 10_000_000);
+    let one = |name: &str, reads, writes| {
+        let in_flight = Some(InFlight { reads, writes });
+        let io = WaitedIo { name: name.into(), in_flight, ..WaitedIo::default() };
+        Wait { io: Some(io), ..wait(&requests[94], Account::Poll, [2_000_000, 0, 0]) }
+    };
+    let waits = vec![one("vda", 3, 0), one("vda", 8, 0), one("vda", 1, 2), one("vdb", 1, 0)];
+    let explanation = with_waits(explain(&requests, Wanted::Number(94)), waits);
+    let waits = part(&explanation, Cause::Account(Account::Poll)).evidence.waits.clone();
+    let by = waits.expect("there are some").by;
+    let of =
+        |name: &str, reads, writes| Culprit::InFlight { name: name.into(), most: InFlight { reads, writes } };
+    let by: Vec<_> = by.iter().map(|by| (by.culprit.clone(), by.count)).collect();
+    assert_eq!(by, [(of("vda", 8, 2), 3), (of("vdb", 1, 0), 1)]);
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl Waits {
 /// Adds a wait to its culprit's.
 pub(super) fn add(by: &mut Vec<By>, culprit: &Culprit, ns: u64, kept_ns: u64) {
     let has_room = by.len() < CULPRITS;
-    let known = by.iter().position(|one| one.culprit == *culprit);
+    let known = by.iter_mut().position(|one| one.culprit.takes(culprit));
     let known =
         known.or_else(|| by.iter().position(|one| one.culprit == Culprit::Others).filter(|_| !has_room));
     let index = known.unwrap_or_else(|| {

@@ -1,8 +1,32 @@
 //! I/Os that are done: to which phases their times are added, and which come too late for that.
 
+use guestscope_contract::{Header, IO_OF_RING, IO_WRITES, IoRecord, Kind, ledger::Ledger};
 use insta::assert_snapshot;
 
-use super::{play, script};
+use super::{
+    play,
+    script::{self, Line},
+};
+
+/// An I/O that is done here: `from=TIME issued=TIME`, never issued without the second. One of io_uring with
+/// `ring=read` or `ring=write`.
+pub(super) fn record(line: &Line<'_>, ledger: &Ledger) -> IoRecord {
+    let number = |key: &str| line.value(key).map_or(0, |value| value.parse().unwrap());
+    let flags = match line.value("ring=") {
+        None => 0,
+        Some("read") => IO_OF_RING,
+        Some("write") => IO_OF_RING | IO_WRITES,
+        Some(unknown) => panic!("no direction: {unknown}"),
+    };
+    IoRecord {
+        header: Header { kind: Kind::Io as u32, flags, time_ns: line.time_ns },
+        born_ns: ledger.born_ns,
+        submitted_ns: number("from="),
+        issued_ns: number("issued="),
+        tid: ledger.tid,
+        tgid: ledger.tgid,
+    }
+}
 
 #[test]
 fn an_io_belongs_to_the_phases_that_it_was_submitted_in() {

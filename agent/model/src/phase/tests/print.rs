@@ -63,7 +63,12 @@ fn waited(wait: &Wait) -> [String; 4] {
     let blame = wait.blame.map_or(String::new(), |blame| {
         format!("for {} in {} {}, {} away", blame.tid, blame.account.name(), blame.ns, blame.depth)
     });
-    let io = wait.io.as_ref().map_or(String::new(), |io| format!("{} {}", io.direction(), io.device));
+    let io = wait.io.as_ref().map_or(String::new(), |io| {
+        let held = if io.is_held { ", held back" } else { "" };
+        let in_flight =
+            io.in_flight.map_or(String::new(), |most| format!(", in flight {}+{}", most.reads, most.writes));
+        format!("{} {}{held}{in_flight}", io.direction(), io.device)
+    });
     let inside = wait.ns_tid.map_or(String::new(), |tid| format!("thread {tid} in its namespace"));
     let group = wait.cgroup_number.map_or(String::new(), |number| format!("group {number}"));
     let details = [of, blocked, runq, throttled, woken, blame, io, inside, group];

@@ -12,15 +12,16 @@ use std::collections::HashMap;
 
 use guestscope_contract::{
     Account, Beside, COMM_BYTES, DETAIL, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
-    EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, IoRecord, KERNEL_INSTANCE, Kind, NAME_BYTES, Operation,
-    SOURCE_SHIFT, Source, TaskRecord, UNNUMBERED, WITH_INNER, WaitRecord,
+    EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, KERNEL_INSTANCE, Kind, NAME_BYTES, Operation, SOURCE_SHIFT,
+    Source, TaskRecord, UNNUMBERED, WAIT_HELD, WITH_INNER, WaitRecord,
     connection::{MAY_GO_ON, MAY_GO_ON_ELSEWHERE, WAS_NONE},
     edge_mark,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
-    waker,
+    under_way, waker,
 };
 
+use super::ios;
 use crate::{
     phase::pairing::{Output, Pairing},
     record::Record,
@@ -48,8 +49,8 @@ struct Live {
 }
 
 /// A line, taken apart.
-struct Line<'a> {
-    time_ns: u64,
+pub(super) struct Line<'a> {
+    pub(super) time_ns: u64,
     number: Number,
     what: &'a str,
     words: Vec<&'a str>,
@@ -125,7 +126,7 @@ impl<'a> Line<'a> {
     }
 
     /// The value of `key=value`, or of a key that is one character in front of it.
-    fn value(&self, key: &str) -> Option<&'a str> {
+    pub(super) fn value(&self, key: &str) -> Option<&'a str> {
         self.words.iter().find_map(|word| word.strip_prefix(key))
     }
 }
@@ -207,7 +208,13 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
     let last = live.edges.values().copied().max().unwrap_or(0);
     let edge = number("edge=", u64::from(last)) as u32;
     WaitRecord {
-        header: Header { kind: Kind::Wait as u32, flags: number("writes=", 0) as u32, time_ns: line.time_ns },
+        header: Header {
+            kind: Kind::Wait as u32,
+            flags: number("writes=", 0) as u32
+                | number("held=", 0) as u32 * WAIT_HELD
+                | under_way(number("reads_under_way=", 0), number("writes_under_way=", 0)),
+            time_ns: line.time_ns,
+        },
         born_ns: ledger.born_ns,
         left_ns,
         ready_ns: number("ready=", left_ns),
@@ -230,19 +237,6 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
         argument: 0,
         group: number("group=", 0),
         ran_before_comm: *b"stress\0\0\0\0\0\0\0\0\0\0",
-    }
-}
-
-/// An I/O that is done here: `from=TIME issued=TIME`, never issued without the second.
-fn io_record(line: &Line<'_>, ledger: &Ledger) -> IoRecord {
-    let number = |key: &str| line.value(key).map_or(0, |value| value.parse().unwrap());
-    IoRecord {
-        header: Header { kind: Kind::Io as u32, flags: 0, time_ns: line.time_ns },
-        born_ns: ledger.born_ns,
-        submitted_ns: number("from="),
-        issued_ns: number("issued="),
-        tid: ledger.tid,
-        tgid: ledger.tgid,
     }
 }
 
@@ -305,7 +299,7 @@ impl World {
             }
             "exec" => self.exec(line),
             "wait" => self.deliver(line, &Record::Wait(wait_record(line, &self.threads[&line.number]))),
-            "io" => self.deliver(line, &Record::Io(io_record(line, &self.threads[&line.number].ledger))),
+            "io" => self.deliver(line, &Record::Io(ios::record(line, &self.threads[&line.number].ledger))),
             "exit" => {
                 self.task(line, Kind::Exit, 0, (0, 0, 0));
                 self.threads.remove(&line.number);

@@ -283,6 +283,27 @@ fn a_wait_for_a_device_names_it_and_one_for_anything_else_none() {
     ");
 }
 
+/// What is under way when the thread goes on, and what was done while it waited, is what it waited for.
+#[test]
+fn a_wait_for_io_uring_tells_what_was_in_flight() {
+    assert_snapshot!(play("
+        0   10/10 adopt
+        105 10/10 io from=90 issued=91 ring=read
+        112 10/10 io from=90 issued=91 ring=read
+        113 10/10 io from=90 issued=91
+        114 10/10 io from=90 issued=91 ring=write
+        115 10/10 wait poll from=110 ready=114 device=8388625 reads_under_way=6 writes_under_way=1
+        125 10/10 wait poll from=120 ready=124 device=8388625 reads_under_way=6
+        135 10/10 wait poll from=130 ready=134
+        145 10/10 wait block_io from=140 ready=144 device=8388625 held=1
+    "), @"
+    wait behind stress  10/10  110..115  outside, poll 4, runq 1, read 8:17, in flight 7+2
+    wait behind stress  10/10  120..125  outside, poll 4, runq 1, read 8:17, in flight 6+0
+    wait behind stress  10/10  130..135  outside, poll 4, runq 1
+    wait behind stress  10/10  140..145  outside, block_io 4, runq 1, read 8:17, held back
+    ");
+}
+
 /// The thread lost its CPU in the BPF program that takes an edge, behind the reading of the clock, or another
 /// thread did and held up the ring: the wait is told first.
 #[test]

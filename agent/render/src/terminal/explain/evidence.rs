@@ -22,6 +22,7 @@ use super::{
     super::{
         slowest::did,
         units::{bytes, counted, duration, thousands},
+        waits_for,
     },
     facts::ExplainFacts,
     limited, syscalls,
@@ -191,8 +192,11 @@ impl Words<'_> {
             Culprit::Held { tid } => format!("timed out until {} released it", self.thread(*tid)),
             Culprit::Beside { tid } => format!("timed out while {} ran", self.thread(*tid)),
             Culprit::TimedOut => "ended by its own time limit".to_owned(),
-            Culprit::Device { name, is_write: true } => format!("writing to {name}"),
-            Culprit::Device { name, is_write: false } => format!("reading from {name}"),
+            Culprit::Device { name, is_write, is_held } => waits_for::device(name, *is_write, *is_held),
+            Culprit::InFlight { name, most } => {
+                let up_to = if by.count > 1 { "up to " } else { "" };
+                format!("{up_to}{}", waits_for::in_flight(name, *most))
+            }
             Culprit::Group { path } => limited::group_with_quota(path, &self.facts.limits),
             Culprit::Syscall(number) => match syscalls::name(*number).filter(|_| self.facts.same_syscalls) {
                 Some(name) => format!("in {name}"),

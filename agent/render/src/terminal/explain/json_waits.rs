@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use crate::analyze::explain::{By, Culprit, LongWait, Waits};
+use crate::phase::InFlight;
 use crate::untrusted::Untrusted;
 
 #[derive(Serialize)]
@@ -52,6 +53,12 @@ pub(super) struct CulpritJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     io_direction: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    is_held_back: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reads_in_flight: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writes_in_flight: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<Untrusted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     syscall: Option<u32>,
@@ -93,10 +100,17 @@ pub(super) fn of_culprit(culprit: &Culprit) -> CulpritJson {
         Culprit::Held { tid } => CulpritJson { tid: Some(*tid), ..of("lock_holder") },
         Culprit::Beside { tid } => CulpritJson { tid: Some(*tid), ..of("timed_out_while_running") },
         Culprit::TimedOut => of("timed_out"),
-        Culprit::Device { name, is_write } => CulpritJson {
+        Culprit::Device { name, is_write, is_held } => CulpritJson {
             device_name: Some(name.clone()),
             io_direction: Some(if *is_write { "write" } else { "read" }),
+            is_held_back: is_held.then_some(true),
             ..of("device")
+        },
+        Culprit::InFlight { name, most: InFlight { reads, writes } } => CulpritJson {
+            device_name: Some(name.clone()),
+            reads_in_flight: Some(*reads),
+            writes_in_flight: Some(*writes),
+            ..of("in_flight")
         },
         Culprit::Group { path } => CulpritJson { cgroup: Some(path.clone()), ..of("cgroup") },
         Culprit::Syscall(number) => CulpritJson { syscall: Some(*number), ..of("syscall") },
