@@ -140,6 +140,9 @@ fn waiting_for_what_a_shared_ring_was_given() {
     up_to_three_times(|| {
         let Some(seen) = compared(Case::new("uring"), "uring", 1, 0) else { return };
         assert_account(&seen, 1, Account::Poll);
+        let waits = seen.waits_in(1);
+        let for_a_device = waits.iter().filter(|wait| wait.account == Account::Poll && wait.io.is_some());
+        assert_eq!(for_a_device.count(), 0, "it is from a socket: {waits:?}");
     });
 }
 

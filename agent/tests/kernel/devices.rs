@@ -67,6 +67,7 @@ fn a_wait_names_the_device_that_its_thread_had_submitted_to(#[case] is_raw: bool
         let others = waits_of(&all, &SYNC_FILE_RANGE);
         assert!(!others.is_empty(), "it waited for the other thread's writes: {all:?}");
         assert!(others.iter().all(|wait| wait.io.is_none()), "{others:?}");
+        assert!(all.iter().filter_map(|wait| wait.io.as_ref()).all(|io| !io.is_held), "no limit: {all:?}");
         let elsewhere = |wait: &&&Wait| !matches!(wait.account, Account::BlockIo | Account::Fault);
         assert!(all.iter().filter(elsewhere).all(|wait| wait.io.is_none()), "{all:?}");
     });

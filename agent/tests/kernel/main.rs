@@ -18,6 +18,7 @@ mod clocks;
 mod devices;
 mod edges;
 mod harness;
+mod held;
 mod helpers;
 mod lives;
 mod machine;

@@ -113,7 +113,7 @@ impl Loop {
 
     /// Notes readings around `body`, and the device's counters for the same time. `body` returns how long it
     /// took to submit several reads at once.
-    fn book(&self, clerk: &mut Clerk, body: impl FnOnce() -> u64) {
+    pub(crate) fn book(&self, clerk: &mut Clerk, body: impl FnOnce() -> u64) {
         let (before, submitting_ns, after) = clerk.book("wait", 1, || {
             let before = self.stat();
             let submitting_ns = body();

@@ -11,12 +11,14 @@ mod crowds;
 mod devices;
 mod disk;
 mod edges;
+mod held;
 mod helpers;
 mod lives;
 mod loops;
 mod narrow;
 mod polls;
 mod quota;
+mod rings;
 mod softirq;
 mod states;
 mod stops;
@@ -149,6 +151,8 @@ fn main() {
         disk::CASES,
         loops::CASES,
         devices::CASES,
+        held::CASES,
+        rings::CASES,
         tcp::CASES,
         states::CASES,
         stops::CASES,
