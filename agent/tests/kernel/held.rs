@@ -25,7 +25,7 @@ const UNSEEN_SHARE: u64 = 100;
 const INTERRUPTIONS: u64 = 400;
 
 /// The waits of an account, and those of them that name the device.
-fn named<'a>(seen: &'a Seen, account: Account) -> (Vec<&'a Wait>, usize) {
+fn named(seen: &Seen, account: Account) -> (Vec<&Wait>, usize) {
     let number = seen.book.fact("device");
     let device = format!("{}:{}", libc::major(number), libc::minor(number));
     let waits: Vec<&Wait> = seen.waits_in(1).into_iter().filter(|wait| wait.account == account).collect();

@@ -56,7 +56,7 @@ impl Pasts {
         let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
         // A device's time is its own, even if another thread saw to it that the wait ended.
         let is_of_device = wait.io.as_ref().is_some_and(|io| io.in_flight.is_none());
-        let blame = if !is_of_device { self.explain(wait, (wait.start_ns, ready_ns)) } else { None };
+        let blame = if is_of_device { None } else { self.explain(wait, (wait.start_ns, ready_ns)) };
         let waits = &mut self.life(wait.thread.tid).waits;
         if waits.len() == RECENT {
             waits.pop_front();

@@ -41,36 +41,33 @@ impl Group {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mut groups = groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
         let numbers = format!("{}:{}", libc::major(device), libc::minor(device));
-        let (home, file, limit) = match &v1 {
-            Some(mount) => {
-                let group = groups.find(|group| has(group[1]))?;
-                let home = Path::new(mount[1]).join(group[2].trim_start_matches('/'));
-                (home, "blkio.throttle.read_bps_device", format!("{numbers} {BYTES_PER_S}"))
-            }
-            None => {
-                let mount = mounts.find(|mount| mount[2] == "cgroup2")?;
-                let group = groups.find(|group| group[0] == "0")?;
-                let home = Path::new(mount[1]).join(group[2].trim_start_matches('/'));
-                fs::write(home.join("cgroup.subtree_control"), "+io").ok()?;
-                (home, "io.max", format!("{numbers} rbps={BYTES_PER_S}"))
-            }
+        let (home, file, limit) = if let Some(mount) = &v1 {
+            let group = groups.find(|group| has(group[1]))?;
+            let home = Path::new(mount[1]).join(group[2].trim_start_matches('/'));
+            (home, "blkio.throttle.read_bps_device", format!("{numbers} {BYTES_PER_S}"))
+        } else {
+            let mount = mounts.find(|mount| mount[2] == "cgroup2")?;
+            let group = groups.find(|group| group[0] == "0")?;
+            let home = Path::new(mount[1]).join(group[2].trim_start_matches('/'));
+            fs::write(home.join("cgroup.subtree_control"), "+io").ok()?;
+            (home, "io.max", format!("{numbers} rbps={BYTES_PER_S}"))
         };
         let limited = home.join(format!("guestscope-held-{}", std::process::id()));
         fs::create_dir(&limited).ok()?;
         let group = Self { home, limited };
         fs::write(group.limited.join(file), limit).ok()?;
-        group.moves_to(&group.limited).ok()?;
+        Self::moves_to(&group.limited).ok()?;
         Some(group)
     }
 
-    fn moves_to(&self, group: &Path) -> std::io::Result<()> {
+    fn moves_to(group: &Path) -> std::io::Result<()> {
         fs::write(group.join("cgroup.procs"), std::process::id().to_string())
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let _ = self.moves_to(&self.home);
+        let _ = Self::moves_to(&self.home);
         let _ = fs::remove_dir(&self.limited);
     }
 }

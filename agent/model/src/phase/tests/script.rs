@@ -211,7 +211,7 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
         header: Header {
             kind: Kind::Wait as u32,
             flags: number("writes=", 0) as u32
-                | number("held=", 0) as u32 * WAIT_HELD
+                | (number("held=", 0) as u32 * WAIT_HELD)
                 | under_way(number("reads_under_way=", 0), number("writes_under_way=", 0)),
             time_ns: line.time_ns,
         },
