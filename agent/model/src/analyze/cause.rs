@@ -90,14 +90,6 @@ impl Cause {
             .chain(Overlay::ALL.into_iter().map(Cause::Overlay))
     }
 
-    /// Whether a part of every interval may be of it; the others are causes of excesses only.
-    pub const fn is_of_time(self) -> bool {
-        match self {
-            Cause::Account(_) | Cause::Suspended | Cause::Queue | Cause::Handoff => true,
-            Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => false,
-        }
-    }
-
     /// Its place in [`Cause::all`]; a helper's account outside [`KEPT`] has the last helper's.
     pub fn place(self) -> usize {
         let kept = |account| KEPT.iter().position(|kept| *kept == account).unwrap_or(KEPT.len() - 1);
@@ -138,10 +130,7 @@ mod tests {
     #[test]
     fn every_cause_has_a_place_and_a_name_of_its_own() {
         assert_eq!(Cause::all().map(Cause::place).collect::<Vec<_>>(), (0..ALL_CAUSES).collect::<Vec<_>>());
-        assert!(
-            Cause::all().take(CAUSES).eq(Cause::of_time())
-                && Cause::all().skip(CAUSES).all(|one| !one.is_of_time())
-        );
+        assert!(Cause::all().take(CAUSES).eq(Cause::of_time()));
         let names: std::collections::HashSet<&str> = Cause::all().map(Cause::name).collect();
         assert_eq!(names.len(), ALL_CAUSES);
     }

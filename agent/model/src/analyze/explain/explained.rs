@@ -4,7 +4,7 @@ use super::{
     case::Case,
     tail::{Tail, TailCause},
 };
-use crate::analyze::{cause::Cause, tally::SLOWEST};
+use crate::analyze::tally::SLOWEST;
 
 /// Requests of one number that are explained: programs may give one to several.
 pub(super) const SAME_NUMBER: usize = SLOWEST;
@@ -33,10 +33,5 @@ impl Explained {
     pub fn leading(&self) -> Option<(&Tail, &TailCause)> {
         let tail = self.tails.first()?;
         tail.causes.first().filter(|cause| cause.excess_ns > 0).map(|cause| (tail, cause))
-    }
-
-    /// Number of explained requests with this main cause.
-    pub fn dominated_by(&self, cause: Cause) -> usize {
-        self.cases.iter().filter(|case| case.dominant() == Some(cause)).count()
     }
 }
