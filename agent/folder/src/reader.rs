@@ -26,7 +26,7 @@ use super::{
     wait_columns::WAITS,
 };
 use crate::{
-    phase::{Mark, Phase, PhaseKind, Request, Thread, Wait},
+    phase::{Mark, PhaseKind, Request, Thread, Wait},
     untrusted::Untrusted,
 };
 
@@ -88,7 +88,7 @@ impl Folder {
 
     fn requests_of(&self, rows: Rows<PhaseRow>) -> Requests {
         let (left_out, told) = (PhasesLeftOut::default(), Arc::clone(&self.left_out));
-        Requests { rows, next: None, usual: 1, left_out, told }
+        Requests { rows, usual: 1, left_out, told }
     }
 
     /// Phases left out of requests, by the reading that came farthest; none if there are none.
@@ -190,8 +190,6 @@ fn parse(folder: &Path, text: &[u8]) -> Result<Manifest> {
 /// An iterator over requests. After an error it is over.
 pub struct Requests {
     rows: Rows<PhaseRow>,
-    /// The first row of the next request.
-    next: Option<Phase>,
     /// Phases that the next one gets room for.
     usual: usize,
     left_out: PhasesLeftOut,
@@ -222,7 +220,7 @@ impl std::fmt::Display for PhasesLeftOut {
 
 impl Requests {
     pub(super) fn of(rows: Rows<PhaseRow>) -> Self {
-        Self { rows, next: None, usual: 1, left_out: PhasesLeftOut::default(), told: Arc::default() }
+        Self { rows, usual: 1, left_out: PhasesLeftOut::default(), told: Arc::default() }
     }
 
     /// Phases left out of requests so far; none if there are none.
@@ -256,36 +254,31 @@ impl Iterator for Requests {
     type Item = Result<Request>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let first = match self.next.take() {
-            Some(phase) => phase,
-            None => match self.rows.next()? {
-                Ok(row) => row.phase,
-                Err(error) => return Some(Err(error)),
-            },
-        };
-        let root = first.root;
-        if first.id != root {
+        if let Err(error) = self.rows.fill()? {
+            return Some(Err(error));
+        }
+        let (id, root) = self.rows.ahead().next().map(|row| (row.phase.id, row.phase.root))?;
+        if id != root {
+            drop(self.rows.give(1));
             return Some(Err(self.rows.fail(&format!("request {root} lacks its outermost phase"))));
         }
         // Most requests have as many phases as the one before.
         let mut phases = Vec::with_capacity(self.usual);
-        phases.push(first);
         let mut too_many = 0;
         loop {
-            match self.rows.next() {
-                Some(Ok(row)) if row.phase.root == root => {
-                    if (phases.len() as u64) < MOST_PHASES.most {
-                        phases.push(row.phase);
-                    } else {
-                        too_many += 1;
-                    }
-                }
-                Some(Ok(row)) => {
-                    self.next = Some(row.phase);
-                    break;
-                }
-                None => break,
+            let rows = self.rows.ahead().take_while(|row| row.phase.root == root).count();
+            let kept = rows.min((MOST_PHASES.most as usize).saturating_sub(phases.len()));
+            phases.extend(self.rows.give(kept).map(|row| row.phase));
+            drop(self.rows.give(rows - kept));
+            too_many += (rows - kept) as u64;
+            // What follows belongs to another request, or is not decoded yet.
+            if self.rows.ahead().next().is_some() {
+                break;
+            }
+            match self.rows.fill() {
+                Some(Ok(())) => {}
                 Some(Err(error)) => return Some(Err(error)),
+                None => break,
             }
         }
         self.usual = phases.len().min(MOST_ROOM);

@@ -134,6 +134,38 @@ impl<R> Rows<R> {
         damaged(&self.path, &what, Some(self.given))
     }
 
+    /// Makes sure that there is a decoded row, see [`Rows::ahead`]; none at the end. After an error it is over.
+    pub(super) fn fill(&mut self) -> Option<Result<()>> {
+        while self.decoded.is_empty() {
+            match self.next_batch() {
+                Ok(true) => {}
+                Ok(false) => {
+                    if let Source::Stream(batches) = &self.source {
+                        self.source = Source::Over(batches.torn().cloned());
+                    }
+                    return None;
+                }
+                Err(error) => {
+                    self.decoded.clear();
+                    self.source = Source::Over(None);
+                    return Some(Err(error));
+                }
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Decoded rows that come next.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = &R> {
+        self.decoded.iter()
+    }
+
+    /// Gives the next `rows` of those that are decoded.
+    pub(super) fn give(&mut self, rows: usize) -> impl Iterator<Item = R> + '_ {
+        self.given += rows as u64;
+        self.decoded.drain(..rows)
+    }
+
     /// Decodes the next rows; `false` at the end.
     fn next_batch(&mut self) -> Result<bool> {
         let Some((batch, rows)) = self.next_rows()? else { return Ok(false) };
@@ -184,26 +216,11 @@ impl<R> Iterator for Rows<R> {
     type Item = Result<R>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(row) = self.decoded.pop_front() {
-                self.given += 1;
-                return Some(Ok(row));
-            }
-            match self.next_batch() {
-                Ok(true) => {}
-                Ok(false) => {
-                    if let Source::Stream(batches) = &self.source {
-                        self.source = Source::Over(batches.torn().cloned());
-                    }
-                    return None;
-                }
-                Err(error) => {
-                    self.decoded.clear();
-                    self.source = Source::Over(None);
-                    return Some(Err(error));
-                }
-            }
+        if let Err(error) = self.fill()? {
+            return Some(Err(error));
         }
+        self.given += 1;
+        self.decoded.pop_front().map(Ok)
     }
 }
 
