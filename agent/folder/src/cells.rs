@@ -9,7 +9,7 @@ use guestscope_contract::{
     metrics::{self, Counts, Metric, Quantity},
 };
 
-use super::table::{Access, Column, Width};
+use super::table::{Access, Column, Width, each};
 use crate::phase::{Accounts, ThreadId};
 use crate::untrusted::Untrusted;
 
@@ -36,7 +36,7 @@ macro_rules! number32 {
             Access::Integer {
                 width: Width::Short,
                 get: Box::new(|row: &$row| u64::from(row.$field)),
-                set: Box::new(|row: &mut $row, value| row.$field = value as u32),
+                set: each(|row: &mut $row, value| row.$field = value as u32),
             },
         )
     };
@@ -82,7 +82,7 @@ pub(super) fn thread_id<R: 'static>(
 ) -> Vec<Column<R>> {
     let short = |name, help, get: fn(&ThreadId) -> u32, set: fn(&mut ThreadId, u32)| {
         let get = Box::new(move |row: &R| u64::from(get(read(row))));
-        let set = Box::new(move |row: &mut R, value| set(write(row), value as u32));
+        let set = each(move |row: &mut R, value| set(write(row), value as u32));
         Column::new(name, help, Access::Integer { width: Width::Short, get, set })
     };
     vec![
@@ -134,5 +134,5 @@ pub(super) fn integer<R>(
     get: impl Fn(&R) -> u64 + Send + Sync + 'static,
     set: impl Fn(&mut R, u64) + Send + Sync + 'static,
 ) -> Column<R> {
-    Column::new(name, help, Access::Integer { width: Width::Signed, get: Box::new(get), set: Box::new(set) })
+    Column::new(name, help, Access::Integer { width: Width::Signed, get: Box::new(get), set: each(set) })
 }

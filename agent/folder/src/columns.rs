@@ -13,7 +13,7 @@ use super::{
     cells::{NO_WORD, integer, ledger, metric, thread_id},
     gpu,
     limits::NAME_BYTES,
-    table::{Access, Column, Table, Width},
+    table::{Access, Column, Table, Width, each},
 };
 use crate::phase::{
     Accounts, Counts, Ending, GpuReading, Helpers, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
@@ -40,6 +40,9 @@ macro_rules! label {
         }
     };
 }
+
+/// The column of the ids of traces.
+pub(super) const TRACE_ID: &str = "trace_id";
 
 /// A row of `phases`: a phase and what is known beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,7 +204,7 @@ fn identity() -> Vec<Column<PhaseRow>> {
             Access::Integer {
                 width: Width::Unsigned,
                 get: Box::new(|row: &PhaseRow| row.phase.request),
-                set: Box::new(|row, value| row.phase.request = value),
+                set: each(|row: &mut PhaseRow, value| row.phase.request = value),
             },
         ),
     ]
@@ -226,12 +229,7 @@ fn interval() -> Vec<Column<PhaseRow>> {
 
 fn circumstances() -> Vec<Column<PhaseRow>> {
     vec![
-        hex(
-            "trace_id",
-            "of the request",
-            |row| &mut row.phase.trace.trace_id,
-            |row| &row.phase.trace.trace_id,
-        ),
+        hex(TRACE_ID, "of the request", |row| &mut row.phase.trace.trace_id, |row| &row.phase.trace.trace_id),
         hex("span_id", "of the phase", |row| &mut row.phase.trace.span_id, |row| &row.phase.trace.span_id),
         Column::new(
             "parent_span_id",

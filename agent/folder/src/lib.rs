@@ -18,6 +18,7 @@ mod close;
 mod closed;
 mod columns;
 mod cost_record;
+mod decode;
 #[cfg(test)]
 mod drawn;
 mod error;

@@ -1,24 +1,18 @@
-//! Converts rows to columns and back, driven by a table of columns: the only module that uses Arrow's arrays.
+//! A table of columns, and rows into columns by it; back into rows: `decode`.
 //!
-//! Yields record batches from rows and rows from record batches. Independent of files and of single columns.
+//! Yields record batches from rows. Independent of files and of single columns.
 
-use std::{borrow::Cow, collections::VecDeque, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch, StringDictionaryBuilder,
-        UInt64Array,
+        ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringDictionaryBuilder, UInt64Array,
     },
-    compute::cast,
-    datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt64Type},
+    datatypes::{DataType, Field, Int32Type, Schema, SchemaRef},
     error::ArrowError,
 };
 
-use super::{
-    closed::Empty,
-    former,
-    texts::{Words, decode_hex, decode_words, encode_hex},
-};
+use super::{closed::Empty, texts::encode_hex};
 use crate::untrusted::Untrusted;
 
 /// How an integer is stored.
@@ -38,6 +32,8 @@ pub(super) type Get<R, T> = Box<dyn Fn(&R) -> T + Send + Sync>;
 pub(super) type Borrow<R, T> = Box<dyn Fn(&R) -> Option<&T> + Send + Sync>;
 /// Puts a value into a row.
 pub(super) type Set<R, T> = Box<dyn Fn(&mut R, T) + Send + Sync>;
+/// Puts integers into rows, one into each: a call for many, since there are millions of them. See [`each`].
+pub(super) type SetAll<R> = Box<dyn Fn(&mut [R], &[i64]) + Send + Sync>;
 /// Puts a value into a row, or returns `false` if the value is invalid there.
 pub(super) type Check<R, T> = Box<dyn Fn(&mut R, &T) -> bool + Send + Sync>;
 
@@ -46,7 +42,7 @@ pub(super) enum Access<R> {
     Integer {
         width: Width,
         get: Get<R, u64>,
-        set: Set<R, u64>,
+        set: SetAll<R>,
     },
     OptionalInteger {
         get: Get<R, Option<u64>>,
@@ -115,12 +111,19 @@ pub(super) enum Mismatch {
     Senseless(String),
 }
 
+/// Puts an integer into each row by this function.
+pub(super) fn each<R>(set: impl Fn(&mut R, u64) + Send + Sync + 'static) -> SetAll<R> {
+    Box::new(move |rows, values| {
+        rows.iter_mut().zip(values).for_each(|(row, value)| set(row, value.cast_unsigned()));
+    })
+}
+
 impl<R> Column<R> {
     pub(super) fn new(name: &'static str, help: &'static str, access: Access<R>) -> Self {
         Self { name: Cow::Borrowed(name), help, access, at_close: false, may_lack: false }
     }
 
-    fn data_type(&self) -> DataType {
+    pub(super) fn data_type(&self) -> DataType {
         match self.access {
             Access::Integer { width: Width::Signed, .. } | Access::OptionalInteger { .. } => DataType::Int64,
             Access::Integer { width: Width::Short, .. } => DataType::Int32,
@@ -131,22 +134,8 @@ impl<R> Column<R> {
         }
     }
 
-    /// Values of this type become those of the column: another tool may have written them wider, or without a
-    /// dictionary. Not text for numbers: a number may have any length there.
-    fn takes(&self, found: &DataType) -> bool {
-        let is_text =
-            |kind: &DataType| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
-        match (&self.access, found) {
-            (_, DataType::Null) => true,
-            (Access::Word { .. } | Access::Hex { .. }, DataType::Dictionary(_, words)) => is_text(words),
-            (Access::Word { .. } | Access::Hex { .. }, _) => is_text(found),
-            (_, DataType::Boolean) => true,
-            _ => found.is_integer() || found.is_floating(),
-        }
-    }
-
     /// Rows may lack a value.
-    fn is_nullable(&self) -> bool {
+    pub(super) fn is_nullable(&self) -> bool {
         match self.access {
             Access::Integer { .. } | Access::Flag { .. } => false,
             Access::OptionalInteger { .. } => true,
@@ -192,90 +181,11 @@ impl<R> Column<R> {
             Access::Hex { get, .. } => Arc::new(encode_hex(rows, get)),
         }
     }
-
-    /// Puts the values of an array into rows, each `factor` times.
-    fn decode(
-        &self,
-        array: &ArrayRef,
-        factor: u64,
-        rows: &mut [R],
-        words: &mut Words,
-    ) -> Result<(), Mismatch> {
-        let senseless = |what: &str| Mismatch::Senseless(format!("column `{}`: {what}", self.name));
-        if !self.takes(array.data_type()) {
-            return Err(senseless("values of another kind"));
-        }
-        let array = match cast(array, &self.data_type()) {
-            Ok(array) => array,
-            Err(error) => return Err(senseless(&error.to_string())),
-        };
-        let array = if factor == 1 { array } else { multiplied(&array, factor) };
-        if array.null_count() > 0 && !self.is_nullable() {
-            return Err(senseless("a value is missing"));
-        }
-        let sensible = match &self.access {
-            // Most counts of most programs are zero, as rows are before.
-            Access::Integer { .. } | Access::Flag { .. } if is_blank(&array) => true,
-            Access::Integer { width, set, .. } => {
-                let rows = rows.iter_mut();
-                match width {
-                    Width::Signed => rows
-                        .zip(array.as_primitive::<Int64Type>().values())
-                        .for_each(|(row, value)| set(row, value.cast_unsigned())),
-                    Width::Short => rows
-                        .zip(array.as_primitive::<Int32Type>().values())
-                        .for_each(|(row, value)| set(row, u64::from(value.cast_unsigned()))),
-                    Width::Unsigned => rows
-                        .zip(array.as_primitive::<UInt64Type>().values())
-                        .for_each(|(row, value)| set(row, *value)),
-                }
-                true
-            }
-            Access::OptionalInteger { set, .. } => {
-                for (row, value) in rows.iter_mut().zip(array.as_primitive::<Int64Type>()) {
-                    if let Some(value) = value {
-                        set(row, value.cast_unsigned());
-                    }
-                }
-                true
-            }
-            Access::Flag { set, .. } => {
-                for (row, value) in rows.iter_mut().zip(array.as_boolean()) {
-                    set(row, value.unwrap_or_default());
-                }
-                true
-            }
-            Access::Word { set, .. } => decode_words(&array, rows, words, set),
-            Access::Hex { set, .. } => decode_hex(array.as_string(), rows, set),
-        };
-        if sensible { Ok(()) } else { Err(senseless("a word that has no meaning there")) }
-    }
-}
-
-/// The same array if it is none of Int64.
-fn multiplied(array: &ArrayRef, factor: u64) -> ArrayRef {
-    let times = |value: i64| value.saturating_mul(factor.cast_signed());
-    let signed = array.as_primitive_opt::<Int64Type>();
-    signed.map_or_else(|| Arc::clone(array), |array| Arc::new(array.unary::<_, Int64Type>(times)))
 }
 
 /// A time that some accounts need to add up.
 pub(super) fn is_account(column: &str) -> bool {
     column.starts_with("time_") && column.ends_with("_ns")
-}
-
-/// Whether all numbers are 0 and all flags unset.
-fn is_blank(array: &ArrayRef) -> bool {
-    if let Some(flags) = array.as_boolean_opt() {
-        return flags.true_count() == 0;
-    }
-    let signed =
-        array.as_primitive_opt::<Int64Type>().map(|array| array.values().iter().all(|&value| value == 0));
-    let short =
-        || array.as_primitive_opt::<Int32Type>().map(|array| array.values().iter().all(|&value| value == 0));
-    let unsigned =
-        || array.as_primitive_opt::<UInt64Type>().map(|array| array.values().iter().all(|&value| value == 0));
-    signed.or_else(short).or_else(unsigned).unwrap_or(false)
 }
 
 impl<R> Table<R> {
@@ -316,40 +226,5 @@ impl<R> Table<R> {
         self.columns.iter().find(is_other).map_or(Ok(()), |column| {
             Err(Mismatch::Senseless(format!("column `{}`: values of another kind", column.name)))
         })
-    }
-
-    /// Decodes a batch of either form into `rows`, in place of the old ones. Unknown columns are left out,
-    /// but not a time: without it the accounts of a phase would no longer add up. Columns in `left_out`, in
-    /// the order of the table, stay blank, present or not.
-    pub(super) fn decode<'a>(
-        &self,
-        batch: &RecordBatch,
-        left_out: &[bool],
-        words: &mut Words,
-        rows: &'a mut VecDeque<R>,
-    ) -> Result<&'a mut [R], Mismatch> {
-        let known = |name: &str| self.columns.iter().any(|column| column.name == former::today(name));
-        let fields = batch.schema_ref().fields();
-        if let Some(field) = fields.iter().find(|field| is_account(field.name()) && !known(field.name())) {
-            return Err(Mismatch::Unknown(field.name().clone()));
-        }
-        rows.clear();
-        rows.extend(std::iter::repeat_with(self.blank).take(batch.num_rows()));
-        let rows = rows.make_contiguous();
-        for (index, column) in self.columns.iter().enumerate() {
-            if left_out.get(index).is_some_and(|left_out| *left_out) {
-                continue;
-            }
-            let former = || {
-                let former = former::of(&column.name)?;
-                batch.column_by_name(former.name).map(|array| (array, former.factor))
-            };
-            match batch.column_by_name(&column.name).map(|array| (array, 1)).or_else(former) {
-                Some((array, factor)) => column.decode(array, factor, rows, words)?,
-                None if column.may_lack || column.at_close => {}
-                None => return Err(Mismatch::Senseless(format!("column `{}` is missing", column.name))),
-            }
-        }
-        Ok(rows)
     }
 }

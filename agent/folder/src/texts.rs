@@ -86,8 +86,14 @@ pub(super) fn encode_hex<R>(rows: &[R], get: &Borrow<R, [u8]>) -> StringArray {
 
 pub(super) fn decode_hex<R>(texts: &StringArray, rows: &mut [R], set: &Check<R, [u8]>) -> bool {
     let mut bytes = Vec::with_capacity(16);
+    let mut last = None;
     rows.iter_mut().zip(texts).all(|(row, text)| {
         let Some(text) = text else { return true };
+        // The phases of a request have the id of one trace.
+        if last == Some(text) {
+            return set(row, &bytes);
+        }
+        last = Some(text);
         bytes.clear();
         let digit = |digit: u8| char::from(digit).to_digit(16);
         for pair in text.as_bytes().chunks(2) {

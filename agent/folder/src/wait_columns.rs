@@ -6,7 +6,7 @@ use guestscope_contract::Account;
 
 use super::{
     cells::{NO_WORD, integer, thread_id},
-    table::{Access, Column, Table, Width},
+    table::{Access, Column, Table, Width, each},
 };
 use crate::phase::{Blame, LISTED, QueueUser, Wait, WaitedIo};
 use crate::untrusted::Untrusted;
@@ -46,7 +46,7 @@ fn wait() -> Vec<Column<Wait>> {
                 width: Width::Signed,
                 get: Box::new(Wait::runq_ns),
                 // The value follows from the other columns.
-                set: Box::new(|_, _| {}),
+                set: each(|_, _| {}),
             },
         ),
         number32!(Wait: "left_cpu", "the CPU that the thread left", left_cpu),
