@@ -44,19 +44,26 @@ pub(super) struct Place {
     /// 0 directly under the request.
     pub(super) depth: usize,
     seen: FirstSeen,
+    /// Places below it, without [`OTHER`].
+    nested: Vec<PlaceId>,
+}
+
+impl Place {
+    fn new(parent: PlaceId, name: Untrusted, is_queue: bool, depth: usize) -> Self {
+        Self { parent, name, is_queue, depth, seen: NEVER, nested: Vec::new() }
+    }
 }
 
 /// The places, by name under their parents.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     places: Vec<Place>,
-    by_name: HashMap<(PlaceId, bool, Untrusted), PlaceId>,
 }
 
 impl Tree {
     pub(super) fn new(root: &Untrusted) -> Self {
-        let place = |name: Untrusted| Place { parent: ROOT, name, is_queue: false, depth: 0, seen: NEVER };
-        Self { places: vec![place(root.clone()), place(OTHER_PHASES.into())], by_name: HashMap::new() }
+        let place = |name: Untrusted| Place::new(ROOT, name, false, 0);
+        Self { places: vec![place(root.clone()), place(OTHER_PHASES.into())] }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -72,9 +79,7 @@ impl Tree {
         if parent == OTHER {
             return OTHER;
         }
-        let is_queue = phase.kind == PhaseKind::Queue;
-        let key = (parent, is_queue, phase.name.clone());
-        if let Some(&known) = self.by_name.get(&key) {
+        if let Some(known) = self.known(parent, phase) {
             return known;
         }
         if self.places.len() >= PLACES || *room == 0 {
@@ -83,18 +88,24 @@ impl Tree {
         *room -= 1;
         let depth = if parent == ROOT { 0 } else { self.places[parent].depth + 1 };
         let id = self.places.len();
-        self.places.push(Place { parent, name: phase.name.clone(), is_queue, depth, seen: NEVER });
-        self.by_name.insert(key, id);
+        self.places.push(Place::new(parent, phase.name.clone(), phase.kind == PhaseKind::Queue, depth));
+        self.places[parent].nested.push(id);
         id
+    }
+
+    /// The place of this name below a place. There are few of them, so that comparing names is faster than
+    /// hashing this one.
+    fn known(&self, parent: PlaceId, phase: &Phase) -> Option<PlaceId> {
+        let is_queue = phase.kind == PhaseKind::Queue;
+        self.places[parent].nested.iter().copied().find(|&id| {
+            let place = &self.places[id];
+            place.is_queue == is_queue && place.name == phase.name
+        })
     }
 
     /// The place of a phase, if the run that was summed up had it.
     fn find(&self, parent: PlaceId, phase: &Phase) -> PlaceId {
-        if parent == OTHER {
-            return OTHER;
-        }
-        let key = (parent, phase.kind == PhaseKind::Queue, phase.name.clone());
-        self.by_name.get(&key).copied().unwrap_or(OTHER)
+        if parent == OTHER { OTHER } else { self.known(parent, phase).unwrap_or(OTHER) }
     }
 
     /// Places of a request's phases; adds new places as long as there is room.
