@@ -87,7 +87,7 @@ use guestscope_base::{
     untrusted::{self, Untrusted},
 };
 use guestscope_model::{
-    health,
+    analyze, health,
     phase::{self, Mark, Request, Thread, Wait},
     sources,
 };

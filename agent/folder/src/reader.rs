@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{
     MANIFEST,
     batches::TornEnd,
-    columns::{MARKS, PHASES, PhaseRow, SAMPLES, Sample, THREADS},
+    columns::{MARKS, PHASES, PhaseRow, SAMPLES, Sample, THREADS, TRACE_ID},
     error::{Error, Result},
     histograms,
     limits::{Fault, MANIFEST_BYTES, MANIFEST_VALUES, PHASES as MOST_PHASES, VALUE_BYTES},
@@ -26,6 +26,7 @@ use super::{
     wait_columns::WAITS,
 };
 use crate::{
+    analyze::Ids,
     phase::{Mark, PhaseKind, Request, Thread, Wait},
     untrusted::Untrusted,
 };
@@ -80,10 +81,13 @@ impl Folder {
         Ok(self.requests_of(self.phases()?))
     }
 
-    /// The same with zeros as the ids of their traces and spans, which are most of what there is to unpack.
-    pub fn requests_without_ids(&self) -> Result<Requests> {
-        let is_id = |column: &Column<PhaseRow>| matches!(column.access, Access::Hex { .. });
-        Ok(self.requests_of(Rows::open_without(&self.place, &PHASES, is_id)?))
+    /// The same with zeros as those ids of their traces and spans that are not asked for.
+    pub fn requests_with(&self, ids: Ids) -> Result<Requests> {
+        let is_unwanted = |column: &Column<PhaseRow>| {
+            let is_trace = column.name == TRACE_ID && ids == Ids::OfTraces;
+            matches!(column.access, Access::Hex { .. }) && !is_trace
+        };
+        Ok(self.requests_of(Rows::open_without(&self.place, &PHASES, is_unwanted)?))
     }
 
     fn requests_of(&self, rows: Rows<PhaseRow>) -> Requests {

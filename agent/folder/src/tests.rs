@@ -11,7 +11,10 @@ use super::{
     texts::Words,
     *,
 };
-use crate::phase::{Phase, ThreadId, TraceIds};
+use crate::{
+    analyze::Ids,
+    phase::{Phase, ThreadId, TraceIds},
+};
 
 pub(super) fn manifest() -> Manifest {
     let start = ClockPair { monotonic_ns: 1_000, wall_ns: 1_795_249_821_000_000_000 };
@@ -86,12 +89,16 @@ proptest! {
         let closed = folder.close(|_| {}, &mut explain, &mut |_, _| {}).unwrap();
         prop_assert!(closed.errors.is_empty(), "{:?}", closed.errors);
         check(&path)?;
-        let bare: Vec<_> = Folder::open(&path).unwrap().requests_without_ids().unwrap().map(Result::unwrap).collect();
-        let mut expected = requests.clone();
-        for phase in expected.iter_mut().flat_map(|request| &mut request.phases) {
-            phase.trace = TraceIds { parent_is_remote: phase.trace.parent_is_remote, ..TraceIds::default() };
+        for ids in [Ids::None, Ids::OfTraces] {
+            let bare = Folder::open(&path).unwrap().requests_with(ids).unwrap().map(Result::unwrap).collect::<Vec<_>>();
+            let mut expected = requests.clone();
+            for phase in expected.iter_mut().flat_map(|request| &mut request.phases) {
+                let TraceIds { trace_id, parent_is_remote, .. } = phase.trace;
+                let trace_id = if ids == Ids::OfTraces { trace_id } else { [0; 16] };
+                phase.trace = TraceIds { trace_id, parent_is_remote, ..TraceIds::default() };
+            }
+            prop_assert_eq!(bare, expected);
         }
-        prop_assert_eq!(bare, expected);
         let rows: Vec<_> = Folder::open(&path).unwrap().phases().unwrap().map(Result::unwrap).collect();
         let phases: Vec<_> = requests.iter().flat_map(|request| &request.phases).collect();
         prop_assert_eq!(closed.manifest.rows.phases, phases.len() as u64);

@@ -11,7 +11,10 @@ use std::{
 use super::{notes, slim::slim, sources::Source};
 use crate::untrusted::Shown as _;
 use crate::{
-    analyze::compare::{RunDigest, Warmup},
+    analyze::{
+        Ids,
+        compare::{RunDigest, Warmup},
+    },
     folder::{self, Folder, Manifest, limits::REQUESTS_COMPARED},
 };
 
@@ -103,7 +106,7 @@ pub(crate) fn each_in_parallel<I: Sync, T: Send>(
 fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, folder::Error> {
     let path = source.path.shown();
     let folder = Folder::open(&source.path)?;
-    let mut requests = folder.requests_without_ids()?;
+    let mut requests = folder.requests_with(Ids::None)?;
     let most = REQUESTS_COMPARED.most;
     let counted = requests.by_ref().map(|request| {
         if all.fetch_add(1, Ordering::Relaxed) < most {

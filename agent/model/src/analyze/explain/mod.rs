@@ -28,6 +28,7 @@ use crate::untrusted::Untrusted;
 
 use self::reading::Reading;
 use super::{
+    ids::Ids,
     summary::Summary,
     tally::{ByName, Standing},
 };
@@ -83,7 +84,7 @@ pub struct Named {
 /// A run, explained.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// Summary of the run.
+    /// Summary of the run; the slowest requests in it have no trace IDs.
     pub summary: Summary,
     /// Explanations of the summary's groups, in their order.
     pub groups: Vec<Explained>,
@@ -99,15 +100,15 @@ pub struct Explanation {
 
 impl Explanation {
     /// Reads the requests three times, and once more if an excess includes a queue; all readings must give
-    /// the same requests.
+    /// the same requests, with the IDs that they are asked for.
     ///
     /// # Errors
     /// The first error of a reading.
-    pub fn read<E, I>(mut source: impl FnMut() -> Result<I, E>, wanted: Wanted) -> Result<Self, E>
+    pub fn read<E, I>(mut source: impl FnMut(Ids) -> Result<I, E>, wanted: Wanted) -> Result<Self, E>
     where
         I: Iterator<Item = Result<Request, E>>,
     {
-        let summary = Summary::read(&mut source)?;
+        let summary = Summary::read(|| source(Ids::None))?;
         let mut readings: ByName<Reading> = summary.standards.beside(Reading::new);
         for (rank, group) in summary.groups.iter().enumerate() {
             let wanted = match wanted {
@@ -119,7 +120,7 @@ impl Explanation {
             }
         }
         let (mut numbers, mut not_counted) = (None, None);
-        for request in source()? {
+        for request in source(Ids::OfTraces)? {
             let request = request?;
             let reason = match Standing::of(&request) {
                 Standing::Process => continue,
@@ -154,7 +155,7 @@ impl Explanation {
             circle: Circle::default(),
         };
         if explanation.queued().next().is_some() {
-            for request in source()? {
+            for request in source(Ids::None)? {
                 explanation.add_ahead(&request?);
             }
         }
@@ -181,7 +182,7 @@ impl Explanation {
 
     /// [`Explanation::read`] of requests that cannot fail to be read.
     pub fn new<I: Iterator<Item = Request>>(mut source: impl FnMut() -> I, wanted: Wanted) -> Self {
-        match Self::read(|| Ok::<_, Infallible>(source().map(Ok)), wanted) {
+        match Self::read(|_| Ok::<_, Infallible>(source().map(Ok)), wanted) {
             Ok(explanation) => explanation,
             Err(never) => match never {},
         }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     analyze::Cause,
-    phase::{Blame, Ending, InFlight, QueueUser, ThreadId, WaitedIo},
+    phase::{Blame, Ending, InFlight, QueueUser, ThreadId, TraceIds, WaitedIo},
 };
 
 fn explain(requests: &[Request], wanted: Wanted) -> Explanation {
@@ -40,6 +40,24 @@ fn one(number: u64, late: Option<(Account, u64)>) -> Request {
 /// 100 requests; every tenth is late by so much on this account.
 fn run_with(account: Account, ns: u64) -> Vec<Request> {
     (0..100).map(|number| one(number, (number % 10 == 4).then_some((account, ns)))).collect()
+}
+
+/// A reading that asks for no ids may be given none.
+#[test]
+fn a_case_has_its_trace_whatever_else_is_blank() {
+    let requests = run_with(Account::Lock, 9_000_000);
+    let given = |ids: Ids| {
+        let mut requests = requests.clone();
+        for phase in requests.iter_mut().flat_map(|request| &mut request.phases) {
+            let trace_id = if ids == Ids::OfTraces { phase.trace.trace_id } else { [0; 16] };
+            phase.trace = TraceIds { trace_id, ..TraceIds::default() };
+        }
+        Ok::<_, Infallible>(requests.into_iter().map(Ok))
+    };
+    let Ok(explanation) = Explanation::read(given, Wanted::Slowest(3));
+    assert_eq!(explanation.groups, explain(&requests, Wanted::Slowest(3)).groups);
+    let traces = explanation.groups[0].cases.iter().map(|case| case.trace_id);
+    assert!(traces.clone().count() == 3 && traces.into_iter().all(|trace| trace != [0; 16]));
 }
 
 /// In the innermost phase of the request; times blocked, out of quota and in the run queue, ns.
