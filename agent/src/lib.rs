@@ -24,7 +24,7 @@ pub mod sinks;
 mod values;
 
 pub use guestscope_base::{clock, guarded, hint::told, memory, out, privileges, secrets, untrusted};
-use guestscope_base::{patient, tasks};
+use guestscope_base::{patient, percent, tasks};
 pub use guestscope_folder as folder;
 pub use guestscope_gpu as gpu;
 use guestscope_kernel::descriptors;

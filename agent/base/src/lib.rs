@@ -13,6 +13,7 @@ pub mod memory;
 pub mod mounts;
 pub mod out;
 pub mod patient;
+pub mod percent;
 pub mod privileges;
 pub mod secrets;
 pub mod tasks;

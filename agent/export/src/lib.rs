@@ -8,7 +8,7 @@
 pub mod otlp;
 pub mod perfetto;
 
-use guestscope_base::{clock, guarded, json, privileges, untrusted};
+use guestscope_base::{clock, guarded, json, percent, privileges, untrusted};
 use guestscope_folder as run;
 use guestscope_gpu as gpu;
 use guestscope_model::{analyze, health, phase};

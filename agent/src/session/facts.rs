@@ -5,7 +5,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
 use guestscope_kernel::attach::Target;
-use percent_encoding::percent_decode_str;
 
 use super::arguments::Observation;
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
     folder::{self, Child, GpuRecord, Limits, Manifest},
     health::Fidelity,
     limits::{Kind, Limit},
+    percent,
     phase::Restored,
     platform::{Cgroup, CpuQuota, Guest},
     secrets,
@@ -240,9 +240,9 @@ fn instance(run_id: &str) -> Option<String> {
 fn given(text: &str) -> impl Iterator<Item = (String, String)> {
     text.split(',').filter_map(|pair| {
         let (key, value) = pair.split_once('=')?;
-        let (key, value) = (key.trim(), percent_decode_str(value.trim()).decode_utf8().ok()?);
+        let (key, value) = (key.trim(), percent::decoded_text(value.trim())?);
         let is_free = !key.is_empty() && !key.starts_with("guestscope.");
-        is_free.then(|| (key.to_owned(), value.into_owned()))
+        is_free.then(|| (key.to_owned(), value))
     })
 }
 
@@ -355,6 +355,7 @@ mod tests {
     #[case::several("deployment.environment=prod, team=a%20b%2Cc ,x=", &[("deployment.environment", "prod"), ("team", "a b,c"), ("x", "")])]
     #[case::none("", &[])]
     #[case::broken("a,=b,e=%ff,g=1", &[("g", "1")])]
+    #[case::no_escapes("a=100%,b=%zz", &[("a", "100%"), ("b", "%zz")])]
     #[case::ours("guestscope.run.id=1,x=1", &[("x", "1")])]
     fn resource_attributes_of_the_environment(#[case] text: &str, #[case] expected: &[(&str, &str)]) {
         let found: Vec<(String, String)> = given(text).collect();

@@ -30,11 +30,3 @@ pub(crate) fn get(base: &str, path: &str) -> Result<(u16, String), ureq::Error> 
     let body = answer.body_mut().with_config().limit(MOST_BYTES).lossy_utf8(true).read_to_string()?;
     Ok((answer.status().as_u16(), body))
 }
-
-/// Safe within a query.
-pub(crate) fn encoded(text: &str) -> String {
-    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes()
-        .map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
-}

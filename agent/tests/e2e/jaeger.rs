@@ -9,6 +9,7 @@ use std::{
 };
 
 use guestscope::folder::rfc3339;
+use guestscope_base::percent;
 use serde_json::Value;
 
 use crate::{
@@ -113,9 +114,9 @@ impl Jaeger {
     }
 
     fn find(&self, service: &str, operation: Option<&str>, key: &str, value: &str) -> Vec<String> {
-        let tags = http::encoded(&serde_json::json!({ key: value }).to_string());
-        let service_ = http::encoded(service);
-        let with = |name: &str| operation.map(|value| format!("&{name}={}", http::encoded(value)));
+        let tags = percent::encoded(&serde_json::json!({ key: value }).to_string());
+        let service_ = percent::encoded(service);
+        let with = |name: &str| operation.map(|value| format!("&{name}={}", percent::encoded(value)));
         let old_operation = with("operation").unwrap_or_default();
         let old =
             format!("/api/traces?service={service_}{old_operation}&limit={MOST}&lookback=1h&tags={tags}");
@@ -156,8 +157,8 @@ fn v3(service: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let hour = Duration::from_hours(1);
     let [from, to] =
-        [now.saturating_sub(hour), now + hour].map(|time| http::encoded(&rfc3339(time.as_nanos() as u64)));
-    let service = http::encoded(service);
+        [now.saturating_sub(hour), now + hour].map(|time| percent::encoded(&rfc3339(time.as_nanos() as u64)));
+    let service = percent::encoded(service);
     format!(
         "/api/v3/traces?query.service_name={service}&query.start_time_min={from}&query.start_time_max={to}\
          &query.num_traces={MOST}&query.search_depth={MOST}"

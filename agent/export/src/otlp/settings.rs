@@ -11,6 +11,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
 
 use super::{ExportError, Protocol, hidden, url::Url};
+use crate::percent;
 
 /// Looks up an environment variable.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -158,7 +159,7 @@ fn parse_headers(list: &str) -> Result<BTreeMap<String, String>, ExportError> {
     for (position, entry) in entries {
         let bad = ExportError::BadHeader { position: position + 1 };
         let Some((name, value)) = entry.split_once('=') else { return Err(bad) };
-        let (name, value) = (name.trim().to_ascii_lowercase(), percent_decode(value.trim()));
+        let (name, value) = (name.trim().to_ascii_lowercase(), percent::decoded_text(value.trim()));
         let valid = HeaderName::from_str(&name).is_ok();
         match value {
             Some(value) if valid && HeaderValue::from_str(&value).is_ok() => headers.insert(name, value),
@@ -166,23 +167,4 @@ fn parse_headers(list: &str) -> Result<BTreeMap<String, String>, ExportError> {
         };
     }
     Ok(headers)
-}
-
-/// Decodes percent escapes; a per cent sign without two hexadecimal digits stays. None if the result is no
-/// UTF-8.
-pub(super) fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut parts = text.split('%');
-    bytes.extend(parts.next().unwrap_or_default().bytes());
-    for part in parts {
-        let digits = part.get(..2).filter(|pair| pair.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        if let Some(byte) = digits.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
-            bytes.push(byte);
-            bytes.extend(part.bytes().skip(2));
-        } else {
-            bytes.push(b'%');
-            bytes.extend(part.bytes());
-        }
-    }
-    String::from_utf8(bytes).ok()
 }

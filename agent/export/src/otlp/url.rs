@@ -5,7 +5,8 @@
 
 use http::Uri;
 
-use super::{ExportError, Protocol, settings::percent_decode};
+use super::{ExportError, Protocol};
+use crate::percent;
 
 /// The path of traces over HTTP.
 const TRACES_PATH: &str = "/v1/traces";
@@ -58,7 +59,7 @@ impl Url {
             host: parsed.host().to_owned(),
             port,
             path,
-            credentials: credentials.and_then(percent_decode).filter(|text| !text.is_empty()),
+            credentials: credentials.and_then(percent::decoded_text).filter(|text| !text.is_empty()),
         })
     }
 

@@ -16,7 +16,7 @@ use super::{
     JaegerError,
     exchange::{Answer, Deadline, Limited, exchange},
 };
-use crate::sinks::otlp;
+use crate::{percent, sinks::otlp};
 
 /// Limit for a connection to one of its addresses.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -71,7 +71,8 @@ impl Client {
             host,
             port,
             base: uri.path().trim_end_matches('/').to_owned(),
-            authorization: credentials.map(|text| format!("Basic {}", BASE64_STANDARD.encode(decoded(text)))),
+            authorization: credentials
+                .map(|text| format!("Basic {}", BASE64_STANDARD.encode(percent::decoded(text)))),
             tls: config.map(Arc::new),
             patience: ANSWER,
             all: Deadline::after(ALL_ANSWERS),
@@ -137,28 +138,6 @@ fn without_credentials(url: &str) -> String {
     format!("{scheme}://{place}").chars().filter(|c| !crate::untrusted::is_unsafe(*c)).take(100).collect()
 }
 
-/// Percent signs undone, as a URL's user and password have them.
-fn decoded(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut all = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let hex = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
-        let decoded = hex.filter(|_| byte == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        all.push(decoded.unwrap_or(byte));
-        at += if decoded.is_some() { 3 } else { 1 };
-    }
-    all
-}
-
-/// Percent-encoded for use within a query.
-pub(super) fn encoded(text: &str) -> String {
-    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes()
-        .map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +147,9 @@ mod tests {
         let client = Client::new("http://user:p%40ss@traces.example:8080/jaeger/").unwrap();
         assert_eq!((client.origin.as_str(), client.base.as_str()), ("http://traces.example:8080", "/jaeger"));
         assert_eq!(client.authorization.as_deref(), Some("Basic dXNlcjpwQHNz"));
+        // What stands for no byte stays, what stands for no text is a byte.
+        let broken = Client::new("http://user:%+f%zz%ff@host").unwrap();
+        assert_eq!(broken.authorization.as_deref(), Some("Basic dXNlcjolK2Ylenr/"));
         assert_eq!(Client::new("localhost").unwrap().origin, "http://localhost:16686");
         for bad in ["ftp://user:secret@host", "http://", "http://user:secret@host:x y/", "http://host/?a=b"] {
             let error = Client::new(bad).map(|client| client.origin).unwrap_err().to_string();

@@ -26,7 +26,7 @@ use std::{
 use self::{
     answer::{Found, MOST_ORIGINS, Origin, Span},
     bounded::{Bounded, with_room},
-    client::{Client, encoded},
+    client::Client,
     exchange::Answer,
 };
 use super::{read::ReadRun, sources::Source};
@@ -35,6 +35,7 @@ use guestscope_base::Hint;
 use crate::{
     analyze::compare::{RunDigest, Warmup},
     folder::{ClockPair, Manifest, RowCounts, State, Versions, rfc3339},
+    percent,
     phase::Request,
     sinks::otlp::ExportError,
     untrusted::{self, Untrusted},
@@ -239,11 +240,11 @@ impl Search<'_> {
 
     /// Fetches one answer; returns whether there may be more.
     fn page(&mut self, from_ns: u64, to_ns: u64) -> Result<bool, JaegerError> {
-        let [from, to] = [from_ns, to_ns].map(|time_ns| encoded(&rfc3339(time_ns)));
+        let [from, to] = [from_ns, to_ns].map(|time_ns| percent::encoded(&rfc3339(time_ns)));
         let path = format!(
             "/api/v3/traces?query.service_name={}&query.start_time_min={from}&query.start_time_max={to}\
              &query.num_traces={PAGE}&query.search_depth={PAGE}&query.raw_traces=true",
-            encoded(self.service)
+            percent::encoded(self.service)
         );
         let Answer { status, body, is_cut } = self.client.get(&path)?;
         match status {

@@ -7,7 +7,7 @@ use rstest::rstest;
 use super::environment;
 use crate::otlp::{
     ExportError, Protocol,
-    settings::{Settings, is_configured, percent_decode},
+    settings::{Settings, is_configured},
 };
 
 fn resolve(endpoint: Option<&str>, variables: &[(&str, &str)]) -> Result<Settings, ExportError> {
@@ -163,13 +163,26 @@ fn it_is_known_whether_there_is_an_endpoint() {
     assert!(is_configured(None, &environment(&[(TRACES, "h")])));
 }
 
+/// What stands for no byte stays; what stands for no text is no header.
 #[rstest]
 #[case("a%20b", Some("a b"))]
 #[case("100%", Some("100%"))]
 #[case("%zz%4", Some("%zz%4"))]
 #[case("%c3%a4", Some("ä"))]
 #[case("%ff", None)]
-#[case("%é", Some("%é"))]
-fn percent(#[case] text: &str, #[case] expected: Option<&str>) {
-    assert_eq!(percent_decode(text).as_deref(), expected);
+fn escapes_of_a_header(#[case] value: &str, #[case] expected: Option<&str>) {
+    let headers = format!("x={value}");
+    let settings = resolve(Some("h:1"), &[("OTEL_EXPORTER_OTLP_HEADERS", &headers)]);
+    assert_eq!(settings.ok().map(|settings| settings.headers["x"].clone()).as_deref(), expected);
+}
+
+/// A user and password whose escapes are no text are none.
+#[rstest]
+#[case("me:100%", Some("Basic bWU6MTAwJQ=="))]
+#[case("me:%zz", Some("Basic bWU6JXp6"))]
+#[case("me:%ff", None)]
+fn escapes_of_a_user(#[case] user: &str, #[case] expected: Option<&str>) {
+    let settings =
+        resolve(Some(&format!("http://{user}@h:1")), &[]).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(settings.headers.get("authorization").map(String::as_str), expected);
 }
