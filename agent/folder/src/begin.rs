@@ -6,11 +6,11 @@ use std::{
 };
 
 use super::{
-    MANIFEST, RunFolder,
     columns::{MARKS, PHASES, SAMPLES, THREADS},
     error::{Error, Result},
-    manifest::{Manifest, State},
+    manifest::{MANIFEST, Manifest, State},
     name,
+    run_folder::RunFolder,
     stream::{self, Stream},
     wait_columns::WAITS,
 };

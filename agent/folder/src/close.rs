@@ -30,7 +30,7 @@ use super::{
     manifest::Manifest,
     rows::damaged,
     stream::{self, Stream},
-    table::{Access, Table},
+    table::{Access, Table, file_name},
     texts::Words,
 };
 use crate::{guarded::Directory, phase::Phase, untrusted::Untrusted};
@@ -57,11 +57,6 @@ pub type Explain<'a> = dyn FnMut(&Phase) -> (Option<Cow<'static, str>>, Option<C
 
 /// Changes a batch on its way from the stream to the closed file.
 type Change<'a> = dyn FnMut(RecordBatch) -> Result<RecordBatch> + 'a;
-
-/// Name of the table's file once closed.
-pub(super) fn file_name<R>(table: &Table<R>) -> String {
-    format!("{}.parquet", table.name)
-}
 
 /// Turns one stream into its closed file, by the stream's own descriptor: its name may be another file's now.
 /// `folder` is for messages. If that fails, the stream stays, or its rows are lost.

@@ -13,11 +13,10 @@ use super::{
     cells::{NO_WORD, integer, ledger, metric, thread_id},
     gpu,
     limits::NAME_BYTES,
+    sample::Sample,
     table::{Access, Column, Table, Width, each},
 };
-use crate::phase::{
-    Accounts, Counts, Ending, GpuReading, Helpers, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
-};
+use crate::phase::{Accounts, Counts, Ending, Helpers, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds};
 use crate::untrusted::Untrusted;
 
 /// A word that is known only when the run is over.
@@ -55,29 +54,6 @@ pub struct PhaseRow {
     pub cause: Option<Untrusted>,
     /// The highest of p50, p90, p99, p99.9 that it reaches; only in a closed folder.
     pub tail: Option<Untrusted>,
-}
-
-/// The guest and the agent at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
-    /// CLOCK_MONOTONIC, ns.
-    pub time_ns: u64,
-    /// CPU time of the agent's process so far, ns.
-    pub agent_cpu_ns: u64,
-    /// Its resident set, bytes.
-    pub agent_rss_bytes: u64,
-    /// Pressure of the guest so far, `some total` of /proc/pressure/cpu, ns; none where the kernel lacks it.
-    pub psi_cpu_some_ns: Option<u64>,
-    /// The same of memory.
-    pub psi_memory_some_ns: Option<u64>,
-    /// The same of I/O.
-    pub psi_io_some_ns: Option<u64>,
-    /// Time stolen by the hypervisor so far, all CPUs, ns; none where it does not say.
-    pub steal_ns: Option<u64>,
-    /// Edges that the agent has read so far.
-    pub edges_read: u64,
-    /// What a graphics processor was doing then, where this row was made for one.
-    pub gpu: Option<GpuReading>,
 }
 
 /// `phases`: a row per phase; the rows of a request lie together, the outermost first.

@@ -3,7 +3,7 @@
 use guestscope_contract::{ACCOUNTS, Account, SOURCES, Source};
 use proptest::{collection::vec, option, prelude::*};
 
-use super::Sample;
+use super::sample::Sample;
 use crate::phase::{
     Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, InFlight, KEPT, LISTED, Mark,
     Phase, PhaseKind, QueueUser, QueueUsers, Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    columns::Sample,
+    sample::Sample,
     table::{Access, Column},
 };
 use crate::phase::{GpuReading, GpuUse};

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::{MetadataExt as _, symlink},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use nix::{sys::stat::Mode, unistd::mkfifo};
@@ -14,7 +14,10 @@ use super::{
     tests::{close, folder, manifest, read},
     *,
 };
-use crate::phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, ThreadId, TraceIds};
+use crate::{
+    guarded::Owner,
+    phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds},
+};
 
 const REQUESTS: u64 = 20;
 

@@ -21,6 +21,9 @@ use crate::{
     phase::Restored,
 };
 
+/// Name of the manifest.
+pub(super) const MANIFEST: &str = "manifest.json";
+
 /// The format written, and the newest read. It goes up when an old reader would get something wrong: since 2
 /// times are no longer called counts, and all are in ns.
 pub const FORMAT: u32 = 2;

@@ -13,15 +13,15 @@ use hdrhistogram::Histogram;
 use serde::Deserialize;
 
 use super::{
-    MANIFEST,
     batches::TornEnd,
-    columns::{MARKS, PHASES, PhaseRow, SAMPLES, Sample, THREADS, TRACE_ID},
+    columns::{MARKS, PHASES, PhaseRow, SAMPLES, THREADS, TRACE_ID},
     error::{Error, Result},
     histograms,
     limits::{Fault, MANIFEST_BYTES, MANIFEST_VALUES, PHASES as MOST_PHASES, VALUE_BYTES},
-    manifest::{FORMAT, Manifest},
+    manifest::{FORMAT, MANIFEST, Manifest},
     opening::Place,
     rows::{Rows, damaged},
+    sample::Sample,
     table::{Access, Column},
     wait_columns::WAITS,
 };

@@ -14,14 +14,13 @@ use arrow::array::RecordBatch;
 
 use super::{
     batches::{Batches, Bytes, TornEnd},
-    close,
     closed::{BATCH_ROWS, Closed, Empty},
     error::{Error, Result},
     former,
     limits::Fault,
     opening::Place,
     stream,
-    table::{Column, Mismatch, Table, is_account},
+    table::{self, Column, Mismatch, Table, is_account},
     texts::Words,
 };
 use crate::untrusted::Untrusted;
@@ -69,7 +68,7 @@ impl<R> Rows<R> {
             left_out[index] |= empty.is_some_and(|empty| table.columns[index].is_blank(empty));
             left_out[index]
         };
-        let (closed, stream) = (close::file_name(table), stream::file_name(table));
+        let (closed, stream) = (table::file_name(table), stream::file_name(table));
         let unreadable = |path: PathBuf, source| Error::Read { path, source };
         let (path, source) = match folder.file(&closed) {
             Ok(file) => {

@@ -12,7 +12,11 @@ use arrow::{
     error::ArrowError,
 };
 
-use super::{closed::Empty, texts::encode_hex};
+use super::{
+    access::{Borrow, Check, Get, Set, SetAll},
+    closed::Empty,
+    texts::encode_hex,
+};
 use crate::untrusted::Untrusted;
 
 /// How an integer is stored.
@@ -25,17 +29,6 @@ pub(super) enum Width {
     /// UInt64: numbers that a program chose, all bits of them.
     Unsigned,
 }
-
-/// Reads a value of type `T` from a row.
-pub(super) type Get<R, T> = Box<dyn Fn(&R) -> T + Send + Sync>;
-/// The same, borrowed from the row.
-pub(super) type Borrow<R, T> = Box<dyn Fn(&R) -> Option<&T> + Send + Sync>;
-/// Puts a value into a row.
-pub(super) type Set<R, T> = Box<dyn Fn(&mut R, T) + Send + Sync>;
-/// Puts integers into rows, one into each: a call for many, since there are millions of them. See [`each`].
-pub(super) type SetAll<R> = Box<dyn Fn(&mut [R], &[i64]) + Send + Sync>;
-/// Puts a value into a row, or returns `false` if the value is invalid there.
-pub(super) type Check<R, T> = Box<dyn Fn(&mut R, &T) -> bool + Send + Sync>;
 
 /// How a value is taken from a row and put back.
 pub(super) enum Access<R> {
@@ -227,4 +220,9 @@ impl<R> Table<R> {
             Err(Mismatch::Senseless(format!("column `{}`: values of another kind", column.name)))
         })
     }
+}
+
+/// Name of the table's file once closed.
+pub(super) fn file_name<R>(table: &Table<R>) -> String {
+    format!("{}.parquet", table.name)
 }

@@ -7,13 +7,13 @@ use proptest::{collection::vec, prelude::*};
 use super::{
     batches::Batches,
     drawn::{marks, requests, samples, threads, waits},
-    stream::Storage,
+    stream::{Storage, Stream},
     texts::Words,
     *,
 };
 use crate::{
     analyze::Ids,
-    phase::{Phase, ThreadId, TraceIds},
+    phase::{Mark, Phase, Request, ThreadId, TraceIds},
 };
 
 pub(super) fn manifest() -> Manifest {

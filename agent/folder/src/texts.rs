@@ -10,8 +10,8 @@ use arrow::{
 };
 
 use super::{
+    access::{Borrow, Check},
     limits::VALUE_BYTES,
-    table::{Borrow, Check},
 };
 use crate::untrusted::Untrusted;
 
