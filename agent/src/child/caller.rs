@@ -15,7 +15,7 @@ use std::{
 
 use nix::unistd::{Gid, Uid, User, getgrouplist, getppid};
 
-use super::ChildError;
+use super::error::ChildError;
 use crate::{guarded::Owner, tasks};
 
 /// The user as which the program is to run.

@@ -5,6 +5,7 @@
 //! is not needed. Under sudo it becomes the invoking user afterwards. It watches nothing.
 
 mod caller;
+mod error;
 mod marker;
 
 use std::{
@@ -22,63 +23,11 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 
 pub use self::{
     caller::{RunAs, create_file},
+    error::ChildError,
     marker::{is_linked, option_against_marks},
 };
-use guestscope_base::Hint;
 
-use crate::untrusted::Shown as _;
-use crate::{descriptors, facts::on_self::run_on_self};
-
-/// Why the program could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum ChildError {
-    /// The program was not found.
-    #[error("command not found: `{0}`")]
-    NotFound(String),
-    /// The file exists and cannot be executed.
-    #[error("command cannot be run: `{command}`: {source}")]
-    NotRunnable {
-        /// The command, as it was given.
-        command: String,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// The file exists, and its interpreter does not: the `#!` line's program, or the dynamic loader.
-    #[error("command cannot be run: `{command}`: its interpreter or loader is missing: {source}")]
-    NoInterpreter {
-        /// The command, as it was given.
-        command: String,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// The user of SUDO_UID, DOAS_USER or PKEXEC_UID does not exist.
-    #[error("the user who called sudo is unknown: {0}")]
-    UnknownUser(String),
-    /// Two of these variables name different users.
-    #[error("it is unclear who called: {0}")]
-    UnclearUser(String),
-}
-
-impl Hint for ChildError {
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            ChildError::NotFound(_) => {
-                "give the program's path, or put its folder into PATH (sudo resets PATH)"
-            }
-            ChildError::NotRunnable { .. } => {
-                "the file must be executable for the user that the program runs as"
-            }
-            ChildError::NoInterpreter { .. } => {
-                "the first line of a script, or `readelf -l` of a program, names what must be there"
-            }
-            ChildError::UnknownUser(_) => "unset SUDO_UID and SUDO_GID to run the program as root",
-            ChildError::UnclearUser(_) => {
-                "unset those that are not true: `env -u VARIABLE guestscope run -- CMD`"
-            }
-        };
-        Some(hint.to_owned())
-    }
-}
+use crate::{descriptors, facts::on_self::run_on_self, untrusted::Shown as _};
 
 /// The file that a command names, looked up in PATH as a shell would.
 pub fn resolve(command: impl AsRef<OsStr>) -> Result<PathBuf, ChildError> {

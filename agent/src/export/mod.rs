@@ -5,33 +5,33 @@
 //! host's name.
 
 mod arguments;
+mod error;
 mod replay;
+mod taker;
 
 use std::{
-    borrow::Cow,
     io::{self, BufWriter, Write},
     iter::Peekable,
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
 pub use arguments::{ExportArguments, ExportForm};
 
-use self::replay::Replay;
-use guestscope_base::Hint;
-
-use crate::out;
-use crate::untrusted::Shown as _;
+pub use self::error::ExportFileError;
+use self::{
+    replay::Replay,
+    taker::{Taker, resource},
+};
 use crate::{
     analyze::Summary,
     child,
-    folder::{self, Folder, Manifest, Sample},
+    folder::{self, Folder, Sample},
     health::ExportHealth,
+    out,
     phase::{GpuReading, Phase, PhaseKind, Request, Restored, RestoredBy, Wait},
-    session::facts,
     sinks::{
-        otlp::{self, Lines, LiveVerdict, Value, Written},
+        otlp::{Lines, LiveVerdict, Written},
         perfetto::{self, Packets},
     },
 };
@@ -42,66 +42,6 @@ const APART_NS: u64 = 100_000_000;
 
 /// Default time after which a collector that takes nothing is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Why nothing was exported, or not all. `Display` gives `what: value`.
-#[derive(Debug, thiserror::Error)]
-pub enum ExportFileError {
-    /// The file cannot be made; one that is there already is not written over.
-    #[error("cannot create the file: {}: {source}", path.shown())]
-    Create {
-        /// Path as given.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// The export could not be written.
-    #[error("cannot write the export: {0}")]
-    Write(#[from] io::Error),
-    /// A binary form was to be written to a terminal.
-    #[error("this form is not for a terminal: {0}")]
-    Terminal(&'static str),
-    /// An option of another form.
-    #[error("not an option of this form: {0}")]
-    Option(&'static str),
-    /// A collector did not take everything.
-    #[error("the collector did not take all spans: {taken} taken, {rejected} rejected, {left} left: {why}")]
-    NotTaken {
-        /// Spans that the collector has now.
-        taken: u64,
-        /// Spans that the collector rejected.
-        rejected: u64,
-        /// Spans that did not arrive.
-        left: u64,
-        /// Last error.
-        why: String,
-    },
-    /// The folder cannot be read.
-    #[error(transparent)]
-    Folder(#[from] folder::Error),
-    /// The export to a collector cannot be started.
-    #[error(transparent)]
-    Start(#[from] otlp::ExportError),
-}
-
-impl Hint for ExportFileError {
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            ExportFileError::Create { .. } => {
-                "name a file that is not there yet: --output FILE, or leave it out for standard output"
-            }
-            ExportFileError::Terminal(_) => "name a file that is not there yet: --output FILE",
-            ExportFileError::Option("--output") => "a file is for --to otlp-json and --to perfetto",
-            ExportFileError::Option(_) => "a collector is for --to otlp",
-            ExportFileError::NotTaken { .. } => {
-                "see that it runs and has room, then export again: traces keep their ids, so what it has already is not new to it"
-            }
-            ExportFileError::Folder(error) => return error.hint(),
-            ExportFileError::Start(error) => return error.hint(),
-            ExportFileError::Write(_) => "free space on that file system, or write elsewhere: --output FILE",
-        };
-        Some(hint.to_owned())
-    }
-}
 
 /// Exports a run folder. Exit code 0 if there was anything to export, else 1.
 ///
@@ -225,19 +165,6 @@ fn is_timeout(error: &ExportFileError) -> bool {
     matches!(error, ExportFileError::Write(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Receiver of a folder's traces, in order of their ends, each wait before its request.
-trait Taker {
-    /// A wait whose request is still to come.
-    fn wait(&mut self, wait: Wait);
-    /// The guest was restored or moved, inside of requests that are still to come.
-    fn restored(&mut self, restored: Restored);
-    /// A GPU reading from before the end of requests that are still to come.
-    fn gpu(&mut self, reading: GpuReading);
-    /// A request whose wall times are shifted by `wall_offset_ns`.
-    fn request(&mut self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64)
-    -> io::Result<()>;
-}
-
 impl<W: Write> Taker for Lines<W> {
     fn wait(&mut self, wait: Wait) {
         Lines::wait(self, wait);
@@ -330,31 +257,4 @@ fn of_record(record: &folder::RestoredRecord) -> Option<Restored> {
     let source =
         [RestoredBy::Vmgenid, RestoredBy::Vmclock].into_iter().find(|one| one.name() == record.source)?;
     Some(Restored { noticed_ns: record.noticed_ns, source })
-}
-
-/// Resource attributes from the manifest.
-fn resource(manifest: &Manifest) -> Vec<(Cow<'static, str>, Value)> {
-    // OpenTelemetry's `host.arch` values.
-    let arch = match manifest.arch.as_str() {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    let work_hash = manifest.workload.as_ref().and_then(|workload| workload.get("work_hash")?.as_str());
-    let all = [
-        ("guestscope.work.hash", work_hash.unwrap_or_default()),
-        ("host.arch", arch),
-        ("host.cpu.model.name", &manifest.cpu_model),
-        ("os.type", "linux"),
-        ("os.description", &manifest.kernel),
-        ("guestscope.scenario", &manifest.scenario),
-        ("guestscope.platform", &manifest.platform),
-        ("guestscope.fidelity", &manifest.fidelity),
-        ("guestscope.run.id", &manifest.run_id),
-    ];
-    let known = all.into_iter().filter(|(_, value)| !value.is_empty());
-    let mut attributes: Vec<(Cow<'static, str>, Value)> =
-        known.map(|(key, value)| (Cow::from(key), Value::StringValue(value.to_owned()))).collect();
-    attributes.extend(facts::of_run(&manifest.run_id, &manifest.command));
-    attributes
 }

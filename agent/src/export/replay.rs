@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ExportFileError, Taker, resource};
+use super::{
+    error::ExportFileError,
+    taker::{Taker, resource},
+};
 use crate::{
     folder::Manifest,
     health::ExportHealth,

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    Counts, Peer,
+    peer::{Counts, Peer},
     welcome::{self, Answer, Welcome},
 };
 

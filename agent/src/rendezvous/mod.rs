@@ -9,6 +9,7 @@
 
 mod filters;
 mod line;
+mod peer;
 mod place;
 mod welcome;
 
@@ -16,28 +17,18 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Write as _},
-    os::{
-        fd::{AsRawFd as _, BorrowedFd},
-        unix::{
-            fs::{OpenOptionsExt as _, PermissionsExt},
-            net,
-        },
+    os::unix::{
+        fs::{OpenOptionsExt as _, PermissionsExt},
+        net,
     },
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use tokio::{
-    io::{AsyncWriteExt as _, unix::AsyncFd},
-    net::UnixStream,
-    sync::{OwnedSemaphorePermit, mpsc},
-};
+use tokio::{io::unix::AsyncFd, sync::mpsc};
 
-use self::{line::Line, welcome::Welcome};
+pub use self::peer::Peer;
+use self::{line::Line, peer::Counts, welcome::Welcome};
 use crate::{
     child::RunAs,
     descriptors,
@@ -67,36 +58,6 @@ pub struct Rendezvous {
     /// Held as long as the folder is in use.
     _lock: File,
     met: mpsc::Receiver<Peer>,
-}
-
-/// A program that waits for its probe.
-pub struct Peer {
-    stream: UnixStream,
-    pid: i32,
-    counts: Arc<Counts>,
-    _place: OwnedSemaphorePermit,
-}
-
-/// Counters of connecting programs.
-#[derive(Debug, Default)]
-struct Counts {
-    /// Programs that may meet the agent.
-    arrived: AtomicU64,
-    answered: AtomicU64,
-    strangers: AtomicU64,
-    /// Programs that may meet the agent and did not send their line.
-    silent: AtomicU64,
-}
-
-impl Counts {
-    fn add(&self, peer: welcome::Peer) {
-        let count = match peer {
-            // A process that has ended counts as one of them, as far as is known.
-            welcome::Peer::Observed | welcome::Peer::Gone => &self.arrived,
-            welcome::Peer::Stranger => &self.strangers,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 impl Rendezvous {
@@ -235,34 +196,6 @@ impl Drop for Rendezvous {
         // Frees its space, in case a process still holds the file open and made it large.
         self.workload.set_len(0).unwrap_or_default();
         place::leave(&self.folder);
-    }
-}
-
-impl Peer {
-    /// Process ID, which the kernel guarantees.
-    pub fn pid(&self) -> u32 {
-        self.pid.cast_unsigned()
-    }
-
-    /// Lets it go on.
-    pub async fn let_go(mut self) {
-        if self.stream.write_all(b"\n").await.is_ok() {
-            self.counts.answered.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Passes it the descriptor of a ring for its edges, then lets it go on.
-    pub async fn hand_over(self, ring: BorrowedFd<'_>) -> io::Result<()> {
-        let ring = [ring.as_raw_fd()];
-        let rights = [ControlMessage::ScmRights(&ring)];
-        let answer = [io::IoSlice::new(b"\n")];
-        let send = || {
-            let socket = self.stream.as_raw_fd();
-            Ok(sendmsg::<()>(socket, &answer, &rights, MsgFlags::MSG_NOSIGNAL, None)?)
-        };
-        self.stream.async_io(tokio::io::Interest::WRITABLE, send).await?;
-        self.counts.answered.fetch_add(1, Ordering::Relaxed);
-        Ok(())
     }
 }
 

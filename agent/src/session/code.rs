@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Feed,
+    feed::Feed,
     record_source::{self, RecordSource as _},
 };
 use crate::{

@@ -10,6 +10,7 @@ pub(crate) mod ending;
 pub(crate) mod error;
 mod export_thread;
 pub(crate) mod facts;
+mod feed;
 mod graphics;
 mod judged;
 mod limits;
@@ -21,7 +22,6 @@ mod stuck;
 
 use std::{
     os::fd::OwnedFd,
-    sync::Arc,
     task::Poll,
     time::{Duration, Instant},
 };
@@ -31,23 +31,21 @@ use tokio::{
     time::{Interval, MissedTickBehavior, interval},
 };
 
+pub(crate) use self::feed::Feed;
 pub use self::{arguments::Observation, error::SessionError};
 use self::{
-    code::Code, cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics, limits::Limits,
+    cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics, limits::Limits,
     possible::Possible, record_source::RecordSource, stuck::Stuck,
 };
 use crate::{
     clock::{self, ClockPair},
-    folder,
-    loader::Loaded,
-    out,
-    phase::{Pauses, Restored, pairing::Pairing},
+    folder, out,
+    phase::Restored,
     platform::{Guest, Usage},
-    pump::Pump,
     rendezvous::Peer,
     restore::RestoreSources,
     sinks::terminal::Exit,
-    sources::{Selected, function::Functions},
+    sources::Selected,
 };
 
 /// Interval between drains of the rings, if neither fills up: 20 wake-ups a second.
@@ -60,18 +58,6 @@ const SAMPLE: Duration = Duration::from_secs(1);
 const SIGNS: usize = folder::MOST_RESTORED;
 /// Interval between clock pairs: NTP slews at most 0.5 ms per second.
 const CLOCKS: Duration = Duration::from_mins(1);
-
-/// The kernel side and the pairing of its records.
-pub(crate) struct Feed {
-    pub(crate) loaded: Loaded,
-    pub(crate) pump: Pump,
-    pub(crate) pairing: Pairing,
-    pub(crate) pauses: Pauses,
-    /// Mapped code of known processes.
-    pub(crate) code: Code,
-    /// Functions whose calls are phases.
-    pub(crate) functions: Option<Arc<Functions>>,
-}
 
 /// A run in progress.
 pub(crate) struct Session<F = Feed> {

@@ -1,11 +1,10 @@
 //! Sources of a session's records: the BPF programs, or threads' own reports where BPF is refused.
 //!
-//! Everything after the records is the same for both. Yields [`RecordSource`], and its implementation for the
-//! BPF programs.
+//! Everything after the records is the same for both. Yields [`RecordSource`]; `feed` has the one of the BPF
+//! programs.
 
 use std::{
-    io,
-    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{BorrowedFd, OwnedFd},
     path::Path,
     time::Duration,
 };
@@ -13,13 +12,12 @@ use std::{
 use guestscope_contract::{ledger::Ledger, pause::BEAT_NS};
 use tokio::io::unix::AsyncFd;
 
-use super::{Feed, error::SessionError};
+use super::error::SessionError;
 use crate::{
-    clock,
-    health::{AgentCost, ExportHealth, Health},
+    health::{AgentCost, Health},
     out,
     phase::{
-        AllUnfinished, PairingLosses,
+        AllUnfinished,
         pairing::{Output, Pairing},
     },
     pump::Pump,
@@ -27,11 +25,11 @@ use crate::{
 };
 
 /// Interval between beats of a CPU.
-const BEAT: Duration = Duration::from_nanos(BEAT_NS);
+pub(super) const BEAT: Duration = Duration::from_nanos(BEAT_NS);
 /// Beats awaited at the end, in intervals: a late beat is judged by the next one of each CPU.
-const BEATS_AWAITED: u32 = 3;
+pub(super) const BEATS_AWAITED: u32 = 3;
 
-fn tell(problems: &[String]) {
+pub(super) fn tell(problems: &[String]) {
     for problem in problems {
         out::say(&format!("warning: {problem}\n"));
     }
@@ -114,144 +112,4 @@ pub(crate) fn empty(pump: &mut Pump, pairing: &mut Pairing) -> bool {
     let emptied = pump.feed(pairing);
     pairing.losses.unknown_edges += std::mem::take(&mut pump.undecodable);
     emptied
-}
-
-impl Feed {
-    /// Looks after the probes of functions.
-    pub(crate) fn look_at_functions(&self) {
-        if let Some(functions) = &self.functions {
-            tell(&functions.look());
-        }
-    }
-}
-
-impl RecordSource for Feed {
-    const LAST_DRAINS: u32 = 20;
-
-    fn take_in(&mut self) -> bool {
-        !empty(&mut self.pump, &mut self.pairing)
-    }
-
-    /// Beats are read after the edges: an edge that ends a phase after a pause follows the late beat of its
-    /// CPU.
-    fn take_out(&mut self) -> Vec<Output> {
-        while let Some(gap) = self.loaded.next_gap() {
-            self.pauses.gap(&gap);
-        }
-        self.pauses.pass(self.pairing.take(), clock::now_ns())
-    }
-
-    fn take_last(&mut self) -> Vec<Output> {
-        let mut outputs = self.take_out();
-        for _ in 0..BEATS_AWAITED {
-            if !self.pauses.is_undecided() {
-                break;
-            }
-            std::thread::sleep(BEAT);
-            outputs.extend(self.take_out());
-        }
-        outputs.extend(self.pauses.last());
-        outputs
-    }
-
-    fn pairing(&mut self) -> &mut Pairing {
-        &mut self.pairing
-    }
-
-    fn edges_read(&self) -> u64 {
-        self.pump.edges_read
-    }
-
-    /// The rings' descriptors, to wait for; the pump keeps the rings.
-    fn watched(&self) -> Result<Vec<AsyncFd<OwnedFd>>, SessionError> {
-        let watch = |fd: RawFd| -> Result<AsyncFd<OwnedFd>, SessionError> {
-            // SAFETY: the descriptor is open, the pump owns it.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            let fd = fd.try_clone_to_owned()?;
-            // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
-            let watched = unsafe { AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) };
-            Ok(watched.map_err(io::Error::from)?)
-        };
-        self.pump.rings().into_iter().map(|ring| watch(ring.as_raw_fd())).collect()
-    }
-
-    fn adopt(&self) -> Result<Option<BorrowedFd<'_>>, SessionError> {
-        Ok(Some(self.loaded.adopt_program()?))
-    }
-
-    fn starts(&mut self, program: &Path) {
-        if let Some(functions) = &self.functions {
-            tell(&functions.put_ahead(program));
-        }
-    }
-
-    fn started(&mut self, pid: u32, _at_ns: u64) {
-        if self.functions.is_some() {
-            self.code.follow(pid);
-        }
-    }
-
-    fn tell_sources(&mut self) {
-        for (kind, text) in self.functions.iter().flat_map(|functions| functions.told()) {
-            self.pairing.sources.tell(kind, text);
-        }
-    }
-
-    fn ended(&mut self) {}
-
-    async fn welcome(&mut self, peer: Peer) {
-        let mut code = std::mem::take(&mut self.code);
-        let problems = code.meet(peer.pid(), self);
-        peer.let_go().await;
-        self.code = code;
-        tell(&problems);
-    }
-
-    fn look(&mut self) {
-        self.loaded.keep_clocks();
-        let mut code = std::mem::take(&mut self.code);
-        let problems = code.look_again(self);
-        self.code = code;
-        tell(&problems);
-        self.look_at_functions();
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        self.code.processes()
-    }
-
-    fn marker_failed(&mut self, why: &str) {
-        self.loaded.marker_failed(why);
-    }
-
-    fn unfinished(&mut self, now_ns: u64, least_ns: u64) -> AllUnfinished {
-        let Self { loaded, pairing, .. } = self;
-        pairing.look(now_ns, least_ns, &|_, slot| loaded.ledger(slot))
-    }
-
-    fn last_look(&mut self, now_ns: u64) {
-        let Self { loaded, pairing, .. } = self;
-        pairing.last_look(now_ns, &|_, slot| loaded.ledger(slot));
-    }
-
-    fn last_ledgers(&mut self) -> Vec<Ledger> {
-        let slots: Vec<u16> = self.pairing.live_threads().map(|(_, slot)| slot).collect();
-        slots.into_iter().filter_map(|slot| self.loaded.ledger(slot)).collect()
-    }
-
-    fn health(&self, cost: AgentCost) -> Health {
-        Health {
-            fidelity: self.loaded.fidelity,
-            hooks: self.loaded.verdicts.clone(),
-            kernel: self.loaded.losses().unwrap_or_default(),
-            pairing: PairingLosses::default(),
-            cost,
-            export: ExportHealth::default(),
-            folder_error: None,
-            rows_lost: 0,
-            not_let_in: 0,
-            sources: Vec::new(),
-            programs_unanswered: 0,
-        }
-    }
 }

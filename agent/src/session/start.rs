@@ -7,13 +7,14 @@ use std::{
 };
 
 use super::{
-    Feed, Session,
+    Session,
     arguments::Observation,
     code::Code,
     cost::Cost,
     error::{During as _, SessionError},
     export_thread::{ExportThread, Sinks},
     facts::{self, Identity},
+    feed::Feed,
     graphics::Graphics,
     limits::Limits as WatchedLimits,
     possible::Possible,
