@@ -76,9 +76,9 @@ pub(crate) fn complaints(root: &Path) -> Result<Vec<Complaint>> {
             )
         }));
     }
-    for files in crates.values().flat_map(Crate::circles) {
+    for files in crates.iter().flat_map(|(src, crate_)| crate_.circles(src)) {
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        let rule = format!("needs no file of another folder that needs it too: {}", names.join(", "));
+        let rule = format!("needs no file that needs it too: {}", names.join(", "));
         out.push(complaint(files[0], 1, &rule));
     }
     Ok(out)
