@@ -388,8 +388,7 @@ pub(crate) fn sampled(ledger: *const Ledger) {
     }
 }
 
-/// Another thread of its process that was on a CPU during the wait of this ledger's thread, by the last
-/// sample; 0 if that met none.
+/// Another thread of its process that the last sample met during the wait of this ledger's thread; 0 if none.
 #[inline(always)]
 pub(crate) fn beside(ledger: &Ledger) -> u32 {
     let Some(process) = PROCESSES.get_ptr(u32::from(ledger.process)) else { return 0 };

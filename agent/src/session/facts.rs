@@ -1,12 +1,10 @@
 //! The run's facts for the manifest and for the resource of its traces, from the guest and the command line.
 
-use std::os::unix::fs::MetadataExt as _;
-
 use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
 
 use guestscope_kernel::attach::Target;
 
-use super::arguments::Observation;
+use super::{arguments::Observation, own_pid};
 use crate::{
     analyze::Hidden,
     clock::ClockPair,
@@ -134,7 +132,7 @@ pub(crate) fn manifest(
         logical_cpus: host.logical_cpus,
         memory_bytes: host.memory_bytes.unwrap_or(0),
         limits: Limits { cpus: Some(guest.cores.allowed.count()), ..Limits::default() },
-        agent_pid: agent_pid(),
+        agent_pid: own_pid::initial(),
         child,
         ..Manifest::new(identity.run_id, &identity.name, pair(start))
     };
@@ -163,15 +161,6 @@ pub(crate) fn limited(cgroup: &mut Cgroup, limits: &[Limit]) {
     if let Some(bytes) = of(Kind::Memory).map(|limit| limit.value).min() {
         cgroup.memory_bytes = Some(bytes);
     }
-}
-
-/// Inode of the initial PID namespace: the kernel's constant `PROC_PID_INIT_INO`.
-const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
-
-/// This process's number in the initial PID namespace, if it is in that one: another one's numbers are not told.
-fn agent_pid() -> Option<u32> {
-    let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?;
-    (namespace.ino() == INITIAL_PID_NAMESPACE).then(std::process::id)
 }
 
 /// Attributes of the traces' resource, by the semantic conventions where there are any.

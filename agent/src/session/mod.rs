@@ -14,6 +14,7 @@ mod feed;
 mod graphics;
 mod judged;
 mod limits;
+mod own_pid;
 mod possible;
 pub(crate) mod record_source;
 pub(crate) mod signals;

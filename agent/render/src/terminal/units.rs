@@ -114,3 +114,11 @@ pub fn hex(bytes: &[u8]) -> String {
         text
     })
 }
+/// `29.9 ms, 21.0 ms and 3.00 ms`.
+pub(super) fn durations(all: &[u64]) -> String {
+    let texts: Vec<String> = all.iter().map(|ns| duration(*ns)).collect();
+    match texts.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => texts.concat(),
+    }
+}

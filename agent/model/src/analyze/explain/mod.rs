@@ -14,6 +14,7 @@ mod explained;
 mod held;
 mod helped;
 mod reading;
+mod spans;
 mod tail;
 mod waits;
 mod whose;

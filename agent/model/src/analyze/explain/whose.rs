@@ -1,5 +1,5 @@
-//! Whose a process is that had the CPU while a request was queued for it: four groups, with four different
-//! advices.
+//! Whose a process is that had the CPU while a request was queued for it: four groups, and different
+//! advice for each.
 
 use std::collections::HashSet;
 

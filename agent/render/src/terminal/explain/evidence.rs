@@ -21,7 +21,7 @@ use crate::{
 use super::{
     super::{
         slowest::did,
-        units::{bytes, counted, duration, thousands},
+        units::{bytes, counted, duration, durations, thousands},
         waits_for,
     },
     facts::ExplainFacts,
@@ -135,7 +135,7 @@ impl Words<'_> {
             (_, []) => count,
             (..=1, [only, ..]) => format!("{count} of {}", duration(*only)),
             (many, all) if many as usize <= all.len() => {
-                format!("{count} ({})", list(&all[..many as usize]))
+                format!("{count} ({})", durations(&all[..many as usize]))
             }
             (_, [first, second, ..]) => {
                 format!("{count}, the longest {} and {}", duration(*first), duration(*second))
@@ -250,15 +250,6 @@ fn behind(ahead: &[Ahead]) -> Option<String> {
         format!("#{request} ({} of it; took {} itself{cause})", duration(*ns), duration(*latency_ns))
     };
     (!ahead.is_empty()).then(|| format!("behind {}", ahead.iter().map(one).collect::<Vec<_>>().join(", ")))
-}
-
-/// `29.9, 21.0 and 3.00 ms`, each with its own unit.
-fn list(all: &[u64]) -> String {
-    let texts: Vec<String> = all.iter().map(|ns| duration(*ns)).collect();
-    match texts.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => texts.concat(),
-    }
 }
 
 /// Counts that differ from the typical ones, in the words of the cause.
