@@ -22,7 +22,7 @@ const ATTACH: &[u32] = &[2, 19, 21, 38, 39];
 const WITHOUT_PROBES: &[u32] = &[2, 5, 19];
 const KILL: u32 = 5;
 /// Threads that compute, write, send and log: they need no capability.
-const OTHERS: [&str; 3] = ["export", "otlp-export", "teller"];
+const OTHERS: [&str; 4] = ["export", "limits", "otlp-export", "teller"];
 
 /// Lines of `/proc/PID/task/TID/status` of each thread, by its name.
 fn threads(pid: i32) -> BTreeMap<String, Vec<String>> {
