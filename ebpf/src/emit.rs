@@ -87,8 +87,8 @@ pub(crate) fn queue(record: *mut QueueRecord) {
     let bytes = size_of::<QueueRecord>() as u64;
     // The wait itself follows, and wakes the reader.
     let flags = u64::from(BPF_RB_NO_WAKEUP);
-    // Without room the wait that follows mostly has none either, and counts as lost; if it has, it names the last
-    // user alone.
+    // Without room the wait that follows mostly has none either, and counts as lost; if it has, it names the
+    // last user alone.
     // SAFETY: `record` points to a whole record inside a map value; the BPF helper copies it.
     unsafe { bpf_ringbuf_output(ring, record.cast(), bytes, flags) };
 }

@@ -1,9 +1,9 @@
 //! Whether the thread that seemed to wake another one can have ended its wait: by the system call that it was
 //! in, for each kind of wait.
 //!
-//! In an interrupt (a timer, a disk, a packet) the interrupted thread appears as the waker. It is mostly in its
-//! own code, or in a call that ends no such wait. An interrupt in a call that could have ended it is taken
-//! for that call: there is no sign of the difference.
+//! In an interrupt (a timer, a disk, a packet) the interrupted thread appears as the waker. It is mostly in
+//! its own code, or in a call that ends no such wait. An interrupt in a call that could have ended it is
+//! taken for that call: there is no sign of the difference.
 
 use guestscope_contract::{Account, NO_SYSCALL, metrics::WaitsFor, waker};
 

@@ -37,8 +37,8 @@ pub struct Wait {
     pub left_cpu: u32,
     /// The CPU that it got.
     pub cpu: u32,
-    /// The thread that ended the wait: it woke this one, in a system call that can end such a wait. None where
-    /// an interrupt did (timers, disks, packets).
+    /// The thread that ended the wait: it woke this one, in a system call that can end such a wait. None
+    /// where an interrupt did (timers, disks, packets).
     pub waker_tid: Option<u32>,
     /// The system call in which that thread did so.
     pub waker_syscall: Option<u32>,

@@ -28,7 +28,8 @@ pub enum Culprit {
         /// Thread ID.
         tid: u32,
     },
-    /// The wait for a lock timed out, and this thread ended a later wait of the same thread for the same lock.
+    /// The wait for a lock timed out, and this thread ended a later wait of the same thread for the same
+    /// lock.
     Held {
         /// Thread ID.
         tid: u32,

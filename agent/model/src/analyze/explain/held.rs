@@ -1,7 +1,7 @@
 //! Who held a lock while waits for it timed out: the thread that ended the next wait for it.
 //!
-//! Programs wait for a lock in pieces: Python's interpreter asks for its lock (GIL) every 5 ms. The timer ends
-//! all pieces but the last one; the thread that ends that one held the lock, at least at the end.
+//! Programs wait for a lock in pieces: Python's interpreter asks for its lock (GIL) every 5 ms. The timer
+//! ends all pieces but the last one; the thread that ends that one held the lock, at least at the end.
 
 use guestscope_contract::{Account, metrics::WaitsFor};
 
@@ -57,8 +57,8 @@ impl Locks {
         false
     }
 
-    /// All waits have come: hands out those that were kept, with the thread that held the lock if a later wait
-    /// tells.
+    /// All waits have come: hands out those that were kept, with the thread that held the lock if a later
+    /// wait tells.
     pub(super) fn settle(&mut self) -> Vec<(Box<Wait>, Option<Culprit>)> {
         self.ended.sort_by_key(|(piece, tid)| (piece.start_ns, *tid));
         let Self { open, ended } = std::mem::take(self);
