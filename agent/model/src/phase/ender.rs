@@ -40,7 +40,7 @@ const UNLOCKS: [libc::c_long; 12] = [
     libc::SYS_execve,
 ];
 /// Bytes, room for more, a connection, its end, a timer's setting.
-const HAND_OVER: [libc::c_long; 28] = [
+const HAND_OVER: [libc::c_long; 29] = [
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_pwritev2,
@@ -69,6 +69,7 @@ const HAND_OVER: [libc::c_long; 28] = [
     libc::SYS_io_uring_enter,
     libc::SYS_timerfd_settime,
     libc::SYS_mq_timedsend,
+    libc::SYS_mq_timedreceive,
 ];
 /// Calls that change, copy or read an address space, and hold its lock meanwhile (`mmap_lock`); `read` and
 /// `pread64` of files below /proc, and of pages that another thread waits for.
@@ -115,7 +116,7 @@ pub(super) fn can_end(account: Account, waker_syscall: u16) -> bool {
     let is_in = |tables: &[&[libc::c_long]]| tables.iter().any(|table| table.contains(&call));
     match account.waits_for() {
         WaitsFor::Thread => is_in(&[&UNLOCKS, &ENDS, &SIGNALS]),
-        WaitsFor::Peer => is_in(&[&HAND_OVER, &[libc::SYS_mq_timedreceive], &ENDS, &SIGNALS]),
+        WaitsFor::Peer => is_in(&[&HAND_OVER, &ENDS, &SIGNALS]),
         WaitsFor::Timer => is_in(&[&ENDS, &SIGNALS]),
         WaitsFor::Device if account == Account::Fault => is_in(&[&MEMORY, OLD_MEMORY, &ANSWERS, &ENDS]),
         WaitsFor::Device | WaitsFor::Nothing | WaitsFor::Cpu => false,

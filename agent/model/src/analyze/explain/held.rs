@@ -3,7 +3,7 @@
 //! Programs wait for a lock in pieces: Python's interpreter asks for its lock (GIL) every 5 ms. The timer
 //! ends all pieces but the last one; the thread that ends that one held the lock, at least at the end.
 
-use guestscope_contract::{Account, metrics::WaitsFor};
+use guestscope_contract::Account;
 
 use crate::phase::{ThreadId, Wait};
 
@@ -23,18 +23,11 @@ struct Piece {
     lock: u64,
 }
 
-/// A wait whose culprit is not known before the later ones have come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Open {
-    piece: Piece,
-    wait: Box<Wait>,
-}
-
 /// Waits for locks of one request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Locks {
-    /// Those that timed out.
-    open: Vec<Open>,
+    /// Those that timed out: their culprit is not known before the later ones have come.
+    open: Vec<(Piece, Box<Wait>)>,
     /// Those that a thread ended, and that thread.
     ended: Vec<(Piece, u32)>,
 }
@@ -43,13 +36,12 @@ impl Locks {
     /// Takes a wait, any number of which may come before. Returns whether it is kept until
     /// [`Locks::settle`].
     pub(super) fn take(&mut self, wait: &Wait) -> bool {
-        let is_lock = wait.account == Account::Lock && wait.account.waits_for() == WaitsFor::Thread;
-        let Some(lock) = wait.argument.filter(|_| is_lock) else { return false };
+        let Some(lock) = wait.argument.filter(|_| wait.account == Account::Lock) else { return false };
         let piece = Piece { thread: wait.thread, start_ns: wait.start_ns, lock };
         match wait.waker_tid {
             Some(tid) if self.ended.len() < KEPT => self.ended.push((piece, tid)),
             None if wait.timed_out() && self.open.len() < KEPT => {
-                self.open.push(Open { piece, wait: Box::new(wait.clone()) });
+                self.open.push((piece, Box::new(wait.clone())));
                 return true;
             }
             Some(_) | None => {}
@@ -70,7 +62,7 @@ impl Locks {
             });
             later.map(|(_, tid)| Culprit::Held { tid: *tid })
         };
-        open.into_iter().map(|Open { piece, wait }| (wait, holder(&piece))).collect()
+        open.into_iter().map(|(piece, wait)| (wait, holder(&piece))).collect()
     }
 }
 
