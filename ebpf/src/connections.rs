@@ -13,6 +13,9 @@ pub(crate) const IDLE: u32 = 0;
 pub(crate) const OPEN: u32 = 1;
 /// Something was sent since.
 pub(crate) const ANSWERED: u32 = 2;
+/// Something was received by a goroutine that has ended, and nothing sent since: the next goroutine or thread
+/// of the process that receives more of the request has it then.
+pub(crate) const LEFT: u32 = 3;
 
 /// State of a socket's request, if this process has received one over it; else [`IDLE`].
 #[inline(always)]
@@ -24,6 +27,18 @@ pub(crate) fn state(socket: u64, tgid: u32) -> u32 {
             return IDLE;
         }
         core::ptr::read_volatile(&raw const (*connection).state)
+    }
+}
+
+/// The goroutine that has received a socket's request ends.
+#[inline(always)]
+pub(crate) fn leave(socket: u64, tgid: u32) {
+    let Some(connection) = CONNECTIONS.get_ptr_mut(socket) else { return };
+    // SAFETY: a value of a map.
+    unsafe {
+        if (*connection).tgid == tgid && (*connection).state == OPEN {
+            core::ptr::write_volatile(&raw mut (*connection).state, LEFT);
+        }
     }
 }
 

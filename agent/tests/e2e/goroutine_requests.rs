@@ -76,3 +76,23 @@ fn one_that_ends_leaves_its_request() {
     assert_eq!(requests.len(), 2, "and the one that ends it");
     assert_was_away(requests[0].root(), asked);
 }
+
+/// While a handler runs, another goroutine of Go's library reads the first byte of the connection's next
+/// request, and ends. The request belongs to the goroutine that reads the rest.
+#[test]
+fn one_that_read_a_single_byte_leaves_the_request_to_the_reader_of_the_rest() {
+    let test = "goroutine_requests::one_that_read_a_single_byte_leaves_the_request_to_the_reader_of_the_rest";
+    let options = ["--phase", "predict=program:main.predict:arg1"];
+    let asked = served_with(test, &options, (&Server::Go, port), |address| {
+        let mut client = address.connect();
+        [client.ask("/early/50"), client.ask("/predict/1")]
+    });
+    let Some((_, seen, _)) = asked else { return };
+    let requests = in_order(&seen);
+    assert_eq!(requests.len(), 3, "and the one that ends it");
+    let predict = requests[1].phases.iter().find(|phase| phase.source == Source::Function);
+    let predict = predict.unwrap_or_else(|| panic!("{:#?}", requests[1]));
+    let root = requests[1].root();
+    assert_eq!((root.source, predict.parent), (Source::Socket, Some(root.id)));
+    assert!(root.accounts.get(Account::Cpu) >= 15_000_000, "it computed for 20 ms: {root:?}");
+}

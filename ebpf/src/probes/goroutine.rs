@@ -177,6 +177,9 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
         // Without these probes nothing would take a call off its thread any more.
         let is_last = function::is_closing(cookie as u32) && !is_request;
         if event == GO_EXIT || token == 0 || is_last {
+            if is_request {
+                connections::leave(carried(carrier) & !WITHIN, program as u32);
+            }
             carry(carrier, 0);
             let found = if token == 0 { Found(0) } else { Found(function::leave(carrier, 0, ABOVE_ALL)) };
             if give_back(program, g, carrier) != 0 && event == GO_EXECUTE {

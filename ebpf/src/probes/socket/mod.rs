@@ -13,7 +13,7 @@ mod unix;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use guestscope_contract::{
-    Operation,
+    Operation, WITH_INNER,
     connection::{MAY_GO_ON, MAY_GO_ON_ELSEWHERE, UNNAMED, WAS_NONE},
     framing::{Framing, Received, is_frame},
     ledger::Ledger,
@@ -25,7 +25,7 @@ use self::{
     unix::{address, socket_watch},
 };
 use crate::{
-    connections::{ANSWERED, CONNECTIONS, Connection, IDLE, INET, INET6, OPEN},
+    connections::{ANSWERED, CONNECTIONS, Connection, IDLE, INET, INET6, LEFT, OPEN},
     maps::{
         HAS_ARRIVALS, HAS_PATHS, OFFSET_SOCK_FAMILY, OFFSET_SOCK_PORT, OFFSET_SOCK_PROTOCOL,
         OFFSET_SOCK_QUEUED, OFFSET_SOCK_STATE, PORTS,
@@ -104,7 +104,8 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
             (*connection).arrived_ns = 0;
         }
         let is_its = (*connection).tgid == (*ledger).tgid;
-        let is_open = (*connection).state == OPEN && is_its;
+        let was_left = (*connection).state == LEFT && is_its;
+        let is_open = (*connection).state == OPEN && is_its || was_left;
         match (*connection).framing.received(bytes, is_open) {
             Received::Frame => return 0,
             Received::Known => {
@@ -114,7 +115,12 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
                 return 0;
             }
             Received::Instead if is_open && (*connection).watch != u32::from(UNNAMED) => {
-                tell_end(ledger, connection, OPEN, WAS_NONE);
+                tell_end(ledger, connection, (*connection).state, WAS_NONE);
+            }
+            Received::Message if was_left => {
+                (*connection).state = OPEN;
+                take_over(ledger, connection);
+                return 0;
             }
             Received::Message if is_open => return 0,
             Received::Instead | Received::Message => {}
@@ -135,6 +141,22 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
         goroutine_carries(slot, number);
     }
     0
+}
+
+/// The request of this connection, which is on no thread, goes on on the running one.
+///
+/// # Safety
+/// The connection must be a value of the map, and the ledger the running thread's.
+#[inline(always)]
+unsafe fn take_over(ledger: *const Ledger, connection: *const Connection) {
+    // SAFETY: the caller's: values of maps.
+    unsafe {
+        if (*connection).watch != u32::from(UNNAMED) {
+            let (slot, number) = (u32::from((*ledger).slot), (*connection).socket);
+            socket_edge(slot, Operation::Enter as u32 | (WITH_INNER as u32) << 8, number, 0, 0);
+            goroutine_carries(slot, number);
+        }
+    }
 }
 
 #[inline(always)]

@@ -1,7 +1,7 @@
 // A server under observation, of Go's own library: /work/MS computes, /sleep/MS waits, /stream/MS answers in
 // ten parts, each after a sleep of MS in which something else computes for half that time, /hijack/MS has
-// another goroutine answer, after such a sleep, /idle/MS answers after one, /quit ends it, and /predict/NUMBER
-// computes for 20 ms and, if it is a tenth one, FAULT_MS more.
+// another goroutine answer, after such a sleep, /idle/MS answers after one, /early/MS answers before one,
+// /quit ends it, and /predict/NUMBER computes for 20 ms and, if it is a tenth one, FAULT_MS more.
 package main
 
 import (
@@ -64,6 +64,12 @@ func serve(out http.ResponseWriter, in *http.Request) {
 		runtime.GOMAXPROCS(1)
 		go burn(time.Duration(ms/2) * time.Millisecond)
 		time.Sleep(time.Duration(ms) * time.Millisecond)
+	case "early":
+		out.Header().Set("Content-Length", "4")
+		fmt.Fprint(out, "done")
+		out.(http.Flusher).Flush()
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+		return
 	case "hijack":
 		connection, _, err := out.(http.Hijacker).Hijack()
 		if err != nil {
