@@ -101,12 +101,19 @@ enum Verb {
     },
     /// Inject known faults again and again, and see whether they are named with their sizes
     Truth {
-        /// Who has to name them; both if none is given
+        /// Who has to name them; all if none is given
         #[arg(value_name = "JUDGE")]
         judges: Vec<truth::Judge>,
-        /// Faults, or comparisons, of each kind [default: 100, and 20]
-        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        /// Faults, comparisons or runs of each kind [default: 100, 20 and 20]
+        #[arg(long, visible_alias = "runs", value_name = "NUMBER")]
+        #[arg(value_parser = clap::value_parser!(u16).range(1..=10_000))]
         repetitions: Option<u16>,
+        /// These situations only, with commas between their names
+        #[arg(long, value_name = "NAME")]
+        only: Option<String>,
+        /// Each kind once
+        #[arg(long, conflicts_with = "repetitions")]
+        short: bool,
     },
     /// Give hostile bytes to the decoders named, or thousands of hostile run folders to the verbs that read them
     ///
@@ -178,8 +185,8 @@ fn run(verb: &Verb) -> Result<bool> {
         Verb::Studies { names, full, threads } => {
             studies::verb(&mut xtask, &studies::Options { names, full, threads })
         }
-        Verb::Truth { judges, repetitions } => {
-            truth::verb(&mut xtask, &truth::Options { judges, repetitions })
+        Verb::Truth { judges, repetitions, only, short } => {
+            truth::verb(&mut xtask, &truth::Options { judges, repetitions, only, short })
         }
         Verb::Fuzz { targets, minutes, .. } if !targets.is_empty() => {
             decoders::verb(&xtask, &targets, minutes.into())

@@ -1,7 +1,7 @@
 //! The verb `truth`: the long form of what the verb `test` judges by one experiment of each kind.
 //!
-//! Injected faults of random sizes, each judged alone, and comparisons of a platform with and without one
-//! cause. Prints the tests' own table. It takes root and a machine that is left in peace: nothing else may be
+//! Injected faults of random sizes, each judged alone, comparisons of a platform with and without one cause,
+//! and situations, of which the sentence is judged. Prints the tests' own table. It takes root and a machine that is left in peace: nothing else may be
 //! built or measured beside it.
 
 use std::{io::Write as _, time::Duration};
@@ -24,6 +24,8 @@ use crate::{
 const LIMIT: Duration = Duration::from_hours(6);
 /// What the tests read.
 const VARIABLE: &str = "GUESTSCOPE_REPETITIONS";
+/// Which situations they judge.
+const SITUATIONS: &str = "GUESTSCOPE_SITUATIONS";
 
 /// What is injected, and who has to find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -35,6 +37,9 @@ pub(crate) enum Judge {
     /// One cause in one of two platforms, named by `compare`: 20 of each kind, and 20 times the same platform
     /// (half an hour)
     Compare,
+    /// What is said of fifty situations: cause, culprit, advice, nothing false, and silence without the fault:
+    /// 20 runs of each (an hour)
+    Situations,
 }
 
 /// Options of the verb.
@@ -44,16 +49,21 @@ pub(crate) struct Options {
     pub(crate) judges: Vec<Judge>,
     /// Number of faults of each kind.
     pub(crate) repetitions: Option<u16>,
+    /// The only situation to judge.
+    pub(crate) only: Option<String>,
+    /// Each once.
+    pub(crate) short: bool,
 }
 
 impl Judge {
-    const ALL: [Self; 3] = [Self::Run, Self::Compare, Self::Servers];
+    const ALL: [Self; 4] = [Self::Run, Self::Compare, Self::Servers, Self::Situations];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
             Self::Compare => "compare",
             Self::Servers => "servers",
+            Self::Situations => "situations",
         }
     }
 
@@ -63,6 +73,7 @@ impl Judge {
             Self::Run => ["e2e", "truth::"],
             Self::Compare => ["e2e", "compared::"],
             Self::Servers => ["servers", "measured::"],
+            Self::Situations => ["e2e", "situations::what_is_said_is_true"],
         }
     }
 
@@ -71,13 +82,14 @@ impl Judge {
         match self {
             Self::Run | Self::Compare => "\nfault  ",
             Self::Servers => "\nserver  ",
+            Self::Situations => "\nsituation  ",
         }
     }
 
     const fn repetitions(self) -> u16 {
         match self {
             Self::Run => 100,
-            Self::Compare => 20,
+            Self::Compare | Self::Situations => 20,
             Self::Servers => 200,
         }
     }
@@ -94,12 +106,17 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     let workloads = artifact::workloads(xtask, Some(&libtorch))?;
     let tests = || artifact::host_cargo(xtask, &toolchain, "test", &xtask.workspace.test_features());
     artifact::cargo(xtask, "tests of the host", "build-tests", tests().arg("--no-run"))?;
-    let judges = if options.judges.is_empty() { &Judge::ALL[..] } else { &options.judges };
+    let judges = match &options.judges[..] {
+        [] if options.only.is_some() => &[Judge::Situations],
+        [] => &Judge::ALL[..],
+        judges => judges,
+    };
     let needs_servers = judges.contains(&Judge::Servers);
     let servers = needs_servers.then(|| Python::for_servers(xtask)).transpose()?;
     let mut holds = true;
     for judge in judges {
-        let repetitions = options.repetitions.unwrap_or(judge.repetitions());
+        let usual = if options.short { 1 } else { judge.repetitions() };
+        let repetitions = options.repetitions.unwrap_or(usual);
         let step = xtask.progress.step(format!("truth: {}, {repetitions} of each kind", judge.name()));
         let log = xtask.workspace.target.join("test-logs").join(format!("truth-{}.log", judge.name()));
         let mut command = tests();
@@ -107,6 +124,9 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
         command.args(["--no-fail-fast", "--test", target, "--", "--show-output", "--test-threads=1"]);
         command.arg(filter).env("INSTA_UPDATE", "no").env(VARIABLE, repetitions.to_string());
         command.env("GUESTSCOPE_BIN", &agent).env("GUESTSCOPE_WORKLOADS_BIN", &workloads);
+        if *judge == Judge::Situations {
+            command.env(SITUATIONS, options.only.as_deref().unwrap_or("all"));
+        }
         if let (Judge::Servers, Some(servers)) = (judge, &servers) {
             command.env("GUESTSCOPE_SERVERS_PYTHON", &servers.program);
         }

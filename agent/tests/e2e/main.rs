@@ -59,6 +59,7 @@ mod python_servers;
 mod refusals;
 mod requests;
 mod running;
+mod situations;
 mod socket;
 mod surroundings;
 mod texts;

@@ -28,13 +28,13 @@ use guestscope_contract::Account;
 use rstest::rstest;
 
 use self::{
-    patience::{Look, insist},
     run::error,
     table::{HITS, SHARE},
 };
 use crate::ground::{skipped, variable};
 
 pub(crate) use self::{
+    patience::{Look, insist},
     run::{Run, Truth},
     table::{Row, keep},
 };

@@ -3,18 +3,18 @@
 use super::{ATTEMPTS, skipped, stolen::Stolen};
 
 /// Result of one attempt.
-pub(super) struct Look {
+pub(crate) struct Look {
     /// Whether all claims of the row hold.
-    pub(super) holds: bool,
+    pub(crate) holds: bool,
     /// Other load kept even the spared requests from their CPU.
-    pub(super) is_busy: bool,
+    pub(crate) is_busy: bool,
     /// The row, for people.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 /// Repeats until the row holds: `look` gets the number of the attempt, and returns none if the machine lacks
 /// something. If other load or the hypervisor took the CPUs every time, the row is reported as not judged.
-pub(super) fn insist(test: &str, row: &str, mut look: impl FnMut(u32) -> Option<Look>) {
+pub(crate) fn insist(test: &str, row: &str, mut look: impl FnMut(u32) -> Option<Look>) {
     let (mut is_busy, mut last, stolen) = (true, String::new(), Stolen::now());
     for attempt in 1..=ATTEMPTS {
         let Some(seen) = look(attempt) else { return };

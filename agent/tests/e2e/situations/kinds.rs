@@ -1,0 +1,127 @@
+//! The table of situations: what is true of each.
+//!
+//! Patterns are texts with `*` for anything between, and `{name}` for a fact that the program noted. A row
+//! keeps what is true where the agent does not say it yet.
+
+/// What has to be said.
+#[derive(Clone, Copy)]
+pub(super) enum Expect {
+    /// The first cause, who is to blame, and the key of the first advice: one of each list.
+    Cause {
+        causes: &'static [&'static str],
+        culprits: &'static [&'static str],
+        advice: &'static [&'static str],
+    },
+    /// All of these sentences of the summary and of `explain`.
+    Said { summary: &'static [&'static str], explain: &'static [&'static str] },
+}
+
+/// A row.
+pub(super) struct Kind {
+    /// Of the program as well.
+    pub(super) name: &'static str,
+    /// Least and largest size, ms.
+    pub(super) ms: (u32, u32),
+    pub(super) expect: Expect,
+    /// What must not be said.
+    pub(super) never: &'static [&'static str],
+    /// Options of `guestscope run`.
+    pub(super) options: &'static [&'static str],
+    /// Whether a stranger takes part.
+    pub(super) is_beside: bool,
+    /// Whether it is judged with all other end-to-end tests.
+    pub(super) is_quick: bool,
+}
+
+type Texts = &'static [&'static str];
+
+const fn kind(name: &'static str, causes: Texts, culprits: Texts, advice: Texts) -> Kind {
+    let expect = Expect::Cause { causes, culprits, advice };
+    Kind { name, ms: (20, 40), expect, never: &[], options: &[], is_beside: false, is_quick: false }
+}
+
+const fn said(name: &'static str, summary: Texts, explain: Texts) -> Kind {
+    let expect = Expect::Said { summary, explain };
+    Kind { name, ms: (20, 40), expect, never: &[], options: &[], is_beside: false, is_quick: false }
+}
+
+impl Kind {
+    const fn quick(self) -> Self {
+        Self { is_quick: true, ..self }
+    }
+
+    const fn beside(self) -> Self {
+        Self { is_beside: true, ..self }
+    }
+
+    const fn never(self, never: Texts) -> Self {
+        Self { never, ..self }
+    }
+
+    const fn with(self, options: Texts) -> Self {
+        Self { options, ..self }
+    }
+}
+
+pub(super) const KINDS: &[Kind] = &[
+    // Locks, and threads that have the work.
+    kind("mutex", &["lock"], &["thread {holder_tid} (holder)"], &["lock"]).quick(),
+    kind("mutex-busy", &["lock"], &["thread {holder_tid} (holder)"], &["lock"]),
+    kind("mutex-timeout", &["lock"], &["thread {holder_tid} (holder)", "time limit"], &["lock"]),
+    kind("gil-sleep", &["lock"], &["thread {c-caller_tid} (c-caller)"], &["lock"]),
+    kind("gil-sort", &["lock"], &["thread {sorter_tid} (sorter)"], &["lock"]),
+    kind("queue", &["lock"], &["thread {producer_tid} (producer)"], &["lock"]).quick(),
+    kind("semaphore", &["lock"], &["{holder_pid} (holder)"], &["lock"]),
+    kind("flock", &["lock"], &["{holder_pid} (holder)"], &["lock"]).quick(),
+    kind("record-lock", &["lock"], &["{holder_pid} (holder)"], &["lock"]),
+    kind("join", &["lock"], &["(loader)"], &["lock"]),
+    kind("barrier", &["lock"], &["thread {late_tid} (late)"], &["lock"]).never(&["(early)"]),
+    // Time, children and peers.
+    kind("sleep", &["sleep"], &["clock_nanosleep"], &["sleep"]).quick(),
+    kind("back-off", &["sleep"], &["clock_nanosleep"], &["sleep"]),
+    kind("wait-child", &["sleep"], &["(exporter)"], &["sleep"]),
+    kind("signal-wait", &["sleep"], &["rt_sigtimedwait"], &["sleep"]),
+    kind("pipe", &["other"], &["{tokenizer_pid} (tokenizer)"], &["other"]),
+    kind("poll-child", &["poll"], &["{tokenizer_pid} (tokenizer)"], &["poll"]).quick(),
+    kind("full-pipe", &["other"], &["{logger_pid} (logger)"], &["other"]),
+    kind("peer", &["net"], &["{reranker_pid} (reranker)"], &["net"]).quick(),
+    kind("unix-peer", &["net"], &["{reranker_pid} (reranker)"], &["net"]),
+    kind("stranger-peer", &["net"], &["{beside_pid} (reranker)"], &["net"]).beside(),
+    kind("udp-timeout", &["poll"], &["time limit"], &["poll"]).quick(),
+    kind("socket-timeout", &["net"], &["time limit", "recvfrom"], &["net"]),
+    kind("loop-sleeps", &["poll"], &["time limit"], &["poll"]),
+    kind("stopped", &["other"], &["stopped by a signal", "SIGSTOP", "SIGCONT"], &["other"]),
+    // Disks.
+    kind("cold-read", &["block_io"], &["reading from {device}"], &["block_io"]),
+    kind("direct-read", &["block_io"], &["reading from {device}"], &["block_io"]),
+    kind("cold-map", &["fault"], &["reading from {device}"], &["fault"]),
+    kind("fsync", &["block_io"], &["{device}", "fsync"], &["block_io"]),
+    kind("synced-write", &["block_io"], &["{device}"], &["block_io"]),
+    kind("msync", &["block_io"], &["{device}", "msync"], &["block_io"]),
+    kind("io-uring", &["poll"], &["reads of {device}"], &["poll.in_flight"]),
+    // Its own work, and who has the CPUs.
+    kind("more-work", &["cpu"], &["own code"], &["cpu"]).never(&["page faults as always"]).quick(),
+    kind("more-work-in-c", &["cpu"], &["own code"], &["cpu"]),
+    kind("collector", &["cpu"], &["garbage", "collector"], &["cpu"]).never(&["virtual PMU"]),
+    kind("touch", &["cpu.fault"], &["page faults instead of"], &["cpu.fault"]).quick(),
+    kind("unmap", &["cpu.syscall"], &["munmap"], &["cpu.syscall"]),
+    kind("calls", &["cpu.syscall"], &["system calls"], &["cpu.syscall"]),
+    kind("big-call", &["cpu.syscall"], &["getrandom"], &["cpu.syscall"]),
+    kind("own-pool", &["runq"], &["its own thread"], &["runq.own"]).quick(),
+    kind("siblings", &["runq"], &["behind indexer (pid"], &["runq.sibling"]),
+    kind("nice", &["runq"], &["behind indexer (pid"], &["runq.sibling"]),
+    kind("strangers", &["runq"], &["behind compiler (pid"], &["runq"]).beside(),
+    kind("pinned", &["runq"], &["augmenter (pid {augmenter_pid})"], &["limit.mask"]),
+    // Limits of control groups.
+    kind("quota", &["throttled"], &["{group}"], &["limit.quota"]).quick(),
+    kind("quota-above", &["throttled"], &["{group}"], &["limit.quota"]),
+    kind("memory-limit", &["fault", "block_io"], &["{group}"], &["limit.memory"]),
+    kind("io-limit", &["block_io"], &["{group}"], &["limit.io", "block_io.held_back"]),
+    kind("cpu-set", &["runq"], &["augmenter (pid {augmenter_pid})"], &["limit.cpus"]),
+    // What the numbers do not contain, and what shares a thread.
+    said("hung-after-fork", &["serve 41* in tokenize"], &["serve 41* in tokenize"]),
+    said("deadlock", &["serve 41* in insert"], &["serve 41* in insert"]),
+    said("untracked", &["not tracked"], &["not tracked"]).with(&["--max-threads", "8"]),
+    kind("loop-blocked", &["suspended"], &["rerank"], &["suspended"]),
+    kind("fork-large", &["other"], &["{forker_tid} (forker)"], &["other"]),
+];
