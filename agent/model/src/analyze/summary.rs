@@ -20,7 +20,7 @@ use super::{
     tally::{ByName, Candidate, GroupTally, LeftOut, ProcessRow, Standing, Tally, request_split},
     threads::ThreadGroups,
     tree::{OTHER, PlaceId, ROOT, Tree, latency_ns},
-    typical::{Middle, Typical},
+    typical::{Middle, RequestKind, Typical},
     verdict::TailVerdict,
 };
 
@@ -68,7 +68,7 @@ pub struct Summary {
     pub processes_seen: u64,
     /// All threads, once [`Summary::add_threads`] has seen them.
     pub threads: ThreadGroups,
-    pub(super) standards: ByName<(Tree, Typical)>,
+    pub(super) kinds: ByName<RequestKind>,
 }
 
 impl Summary {
@@ -115,19 +115,19 @@ impl Summary {
 
     fn finish(first: Tally, second: ByName<(GroupTally, Middle)>) -> Self {
         let mut groups = Vec::new();
-        let standards = second.map(|name, (tally, middle)| {
+        let kinds = second.map(|name, (tally, middle)| {
             let order = tally.tree.order();
             let mut quantiles: Vec<Quantiles> =
                 tally.rows.iter().map(|row| row.durations.quantiles()).collect();
             quantiles[ROOT] = tally.latency.quantiles();
             let typical = middle.finish(&order, quantiles);
             groups.push(Group::new(name.clone(), &tally, &typical, &order));
-            (tally.tree, typical)
+            RequestKind { tree: tally.tree, typical }
         });
         groups.sort_by(|a, b| b.latency.sum_ns.cmp(&a.latency.sum_ns).then_with(|| a.name.cmp(&b.name)));
         let Tally { left_out, processes, processes_seen, .. } = first;
         let threads = ThreadGroups::default();
-        Self { groups, left_out, processes, processes_seen, threads, standards }
+        Self { groups, left_out, processes, processes_seen, threads, kinds }
     }
 
     /// Reads what threads did, in any order.
@@ -151,10 +151,10 @@ impl Summary {
         if Standing::of(request) != Standing::Counted {
             return nothing;
         }
-        let Some((tree, typical)) = self.standards.get(&request.root().name) else { return nothing };
-        let located = tree.locate(request);
+        let Some(kind) = self.kinds.get(&request.root().name) else { return nothing };
+        let located = kind.tree.locate(request);
         let judge = |(index, &place): (usize, &PlaceId)| {
-            let Some(standard) = typical.standard(place) else { return TailVerdict::default() };
+            let Some(standard) = kind.typical.standard(place) else { return TailVerdict::default() };
             let phase = &request.phases[index];
             match index {
                 0 => standard.judge_request(latency_ns(request), &request_split(request)),

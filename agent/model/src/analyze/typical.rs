@@ -10,7 +10,7 @@ use super::{
     quantiles::{Band, MiddleHalf, Quantiles},
     split::{Split, Sums},
     tally::{GroupTally, request_split},
-    tree::{Leaves, OTHER, PlaceId, ROOT, latency_ns},
+    tree::{Leaves, OTHER, PlaceId, ROOT, Tree, latency_ns},
     verdict::TailVerdict,
 };
 
@@ -142,6 +142,14 @@ fn largest_excess(split: &Split, typical: &Split) -> Option<Cause> {
     let excesses = split.excess(typical).map(|(cause, excess)| (excess, cause));
     let (excess, cause) = excesses.max_by_key(|&(excess, cause)| (excess, std::cmp::Reverse(cause)))?;
     (excess > 0).then_some(cause)
+}
+
+/// Requests of one name, after both readings.
+#[derive(Clone, Debug)]
+pub(super) struct RequestKind {
+    /// Their phases.
+    pub(super) tree: Tree,
+    pub(super) typical: Typical,
 }
 
 /// The typical request of one kind.

@@ -11,8 +11,8 @@ use super::{
     super::{
         cause::Cause,
         summary::excesses,
-        tree::{Tree, latency_ns},
-        typical::Typical,
+        tree::latency_ns,
+        typical::RequestKind,
     },
     case::Ahead,
 };
@@ -24,7 +24,7 @@ const MOST: usize = 3;
 const HARDLY_SLOWER: i64 = 10;
 
 /// The requests that each case queued behind.
-pub(super) fn add(cases: &mut [&mut Case], (tree, typical): &(Tree, Typical), request: &Request) {
+pub(super) fn add(cases: &mut [&mut Case], kind: &RequestKind, request: &Request) {
     let root = request.root();
     let end_ns = root.start_ns.saturating_add(root.duration_ns);
     for case in cases.iter_mut().filter(|case| case.id != root.id) {
@@ -36,14 +36,15 @@ pub(super) fn add(cases: &mut [&mut Case], (tree, typical): &(Tree, Typical), re
             continue;
         }
         let latency_ns = latency_ns(request);
-        let (number, cause) = (root.request, cause_of(request, latency_ns, (tree, typical)));
+        let (number, cause) = (root.request, cause_of(request, latency_ns, kind));
         queue.push(Ahead { request: number, ns, latency_ns, cause });
         queue.sort_by_key(|ahead| (Reverse(ahead.ns), ahead.request));
         queue.truncate(MOST);
     }
 }
 
-fn cause_of(request: &Request, latency_ns: u64, (tree, typical): (&Tree, &Typical)) -> Option<Cause> {
+fn cause_of(request: &Request, latency_ns: u64, kind: &RequestKind) -> Option<Cause> {
+    let RequestKind { tree, typical } = kind;
     let excess_ns = latency_ns as i64 - typical.latency_ns as i64;
     if excess_ns <= 0 || excess_ns < typical.latency_ns as i64 / HARDLY_SLOWER {
         return None;

@@ -15,8 +15,8 @@ use super::{
         cause::Cause,
         split::{SAMPLE_NS, Split},
         summary::excesses,
-        tree::{Located, PlaceId, Tree, latency_ns},
-        typical::Typical,
+        tree::{Located, PlaceId, latency_ns},
+        typical::RequestKind,
     },
     counts::{self, Events, Usual},
     culprit::Culprit,
@@ -144,8 +144,9 @@ impl Case {
         located: &Located,
         split: &HashMap<PlaceId, Split>,
         own: HashMap<PlaceId, Events>,
-        (tree, typical): (&Tree, &Typical),
+        kind: &RequestKind,
     ) -> Self {
+        let RequestKind { tree, typical } = kind;
         let root = request.root();
         let mut by_place: BTreeMap<PlaceId, Vec<Part>> = BTreeMap::new();
         let nothing = Split::default();
@@ -227,7 +228,7 @@ impl Case {
                     typical: usual.mean(*place, metric),
                 });
                 part.evidence.counts = compared.filter(|one| one.count > 0 || one.typical > 0.0).collect();
-                part.evidence.sampled = sampled(part, own, (usual, *place));
+                part.evidence.sampled = sampled(part, own, usual, *place);
             }
         }
         (trail.own, trail.places) = (HashMap::new(), Vec::new());
@@ -257,7 +258,7 @@ impl Case {
             for cause in [Some(Cause::Account(account)), blamed].into_iter().flatten() {
                 if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
                     let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
-                    waits.add(wait, (from_ns.saturating_sub(start_ns), ns), &guilty, of_ns);
+                    waits.add(wait, from_ns.saturating_sub(start_ns), ns, &guilty, of_ns);
                 }
             }
         }
@@ -339,7 +340,7 @@ impl Trail {
     }
 }
 
-fn sampled(part: &Part, own: &Events, (usual, place): (&Usual, PlaceId)) -> Option<Sampled> {
+fn sampled(part: &Part, own: &Events, usual: &Usual, place: PlaceId) -> Option<Sampled> {
     let metric = match part.cause {
         Cause::Overlay(overlay) => overlay.samples(),
         Cause::Account(Account::Cpu) => Metric::SampleUser,

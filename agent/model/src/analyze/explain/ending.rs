@@ -67,9 +67,9 @@ impl Explained {
         }
         let mut advised: Vec<Advised> = Vec::new();
         for (cause, naming) in causes {
-            push(&mut advised, (cause.name(), self.key(cause, circle)), naming);
+            push(&mut advised, cause.name(), self.key(cause, circle), naming);
             if cause == Cause::Account(Account::Cpu) && self.cases.iter().any(|case| moved(case) >= MOVES) {
-                push(&mut advised, ("migration", "migration"), Naming::Counts);
+                push(&mut advised, "migration", "migration", Naming::Counts);
             }
         }
         advised.truncate(MOST);
@@ -175,7 +175,7 @@ impl Explained {
 }
 
 /// `cause`: its name, and the key of its advice.
-fn push(advised: &mut Vec<Advised>, (cause, key): (&'static str, &'static str), naming: Naming) {
+fn push(advised: &mut Vec<Advised>, cause: &'static str, key: &str, naming: Naming) {
     if advised.iter().all(|one| one.cause != cause)
         && let Some(advice) = advice::for_cause(key)
     {

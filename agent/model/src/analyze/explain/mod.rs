@@ -110,7 +110,7 @@ impl Explanation {
         I: Iterator<Item = Result<Request, E>>,
     {
         let summary = Summary::read(|| source(Ids::None))?;
-        let mut readings: ByName<Reading> = summary.standards.beside(Reading::new);
+        let mut readings: ByName<Reading> = summary.kinds.beside(Reading::new);
         for (rank, group) in summary.groups.iter().enumerate() {
             let wanted = match wanted {
                 Wanted::Slowest(most) if rank >= WHOLE => Wanted::Slowest(most.min(1)),
@@ -136,15 +136,15 @@ impl Explanation {
                 continue;
             }
             note(&mut numbers, root.request);
-            let standard = summary.standards.get(&root.name);
-            if let (Some(standard), Some(reading)) = (standard, readings.get_mut(&root.name)) {
-                reading.add(standard, &request);
+            let kind = summary.kinds.get(&root.name);
+            if let (Some(kind), Some(reading)) = (kind, readings.get_mut(&root.name)) {
+                reading.add(kind, &request);
             }
         }
         let mut by_name: HashMap<Untrusted, Reading> = readings.into_kinds().collect();
         let explained = |group: &super::Group| {
-            let (standard, reading) = (summary.standards.get(&group.name)?, by_name.remove(&group.name)?);
-            Some(reading.finish(standard))
+            let (kind, reading) = (summary.kinds.get(&group.name)?, by_name.remove(&group.name)?);
+            Some(reading.finish(kind))
         };
         let groups = summary.groups.iter().map(explained).map(Option::unwrap_or_default).collect();
         let mut explanation = Self {
@@ -175,9 +175,9 @@ impl Explanation {
             return;
         }
         let Self { summary, groups, .. } = self;
-        if let Some(standard) = summary.standards.get(&request.root().name) {
+        if let Some(kind) = summary.kinds.get(&request.root().name) {
             let mut cases: Vec<&mut Case> = groups.iter_mut().flat_map(|group| &mut group.cases).collect();
-            ahead::add(&mut cases, standard, request);
+            ahead::add(&mut cases, kind, request);
         }
     }
 

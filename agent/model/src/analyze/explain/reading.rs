@@ -13,8 +13,8 @@ use super::{
         quantiles::Band,
         split::Split,
         summary::{Group, excesses},
-        tree::{Leaves, Located, PlaceId, Tree, latency_ns},
-        typical::Typical,
+        tree::{Leaves, Located, PlaceId, latency_ns},
+        typical::RequestKind,
     },
     case::Case,
     counts::{self, Usual},
@@ -34,11 +34,11 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new((_, typical): &(Tree, Typical)) -> Self {
+    pub(super) fn new(kind: &RequestKind) -> Self {
         Self {
             ids: HashSet::new(),
             number: None,
-            usual: Usual::new(typical.requests),
+            usual: Usual::new(kind.typical.requests),
             tails: Vec::new(),
             cases: Vec::new(),
         }
@@ -56,7 +56,8 @@ impl Reading {
     }
 
     /// Adds a request that statistics count.
-    pub(super) fn add(&mut self, (tree, typical): &(Tree, Typical), request: &Request) {
+    pub(super) fn add(&mut self, kind: &RequestKind, request: &Request) {
+        let RequestKind { tree, typical } = kind;
         let latency_ns = latency_ns(request);
         let is_usual = typical.half.contains(latency_ns);
         let is_slow = self.tails.iter().any(|tail| tail.contains(latency_ns));
@@ -72,7 +73,7 @@ impl Reading {
             }
             if is_chosen {
                 let excess = split_of(request, &located);
-                self.cases.push(Case::new(request, &located, &excess, own, (tree, typical)));
+                self.cases.push(Case::new(request, &located, &excess, own, kind));
             }
         }
         if is_slow {
@@ -90,7 +91,8 @@ impl Reading {
         self.ids.remove(&root.id) || (self.number == Some(root.request) && self.cases.len() < SAME_NUMBER)
     }
 
-    pub(super) fn finish(self, (tree, typical): &(Tree, Typical)) -> Explained {
+    pub(super) fn finish(self, kind: &RequestKind) -> Explained {
+        let RequestKind { tree, typical } = kind;
         let Self { usual, tails, mut cases, .. } = self;
         for case in &mut cases {
             case.compare(&usual);

@@ -70,9 +70,9 @@ impl Waits {
         Self { count: 0, total_ns: 0, longest: Vec::new(), by: Vec::new(), least_ns }
     }
 
-    /// Adds a part of a wait, so long after the start of the request; `guilty`: its culprits, the largest
-    /// first.
-    pub(super) fn add(&mut self, wait: &Wait, (after_ns, ns): (u64, u64), guilty: &[Guilt], kept_ns: u64) {
+    /// Adds a part of a wait: `ns` of it, from `after_ns` after the start of the request on; `guilty`: its
+    /// culprits, the largest first.
+    pub(super) fn add(&mut self, wait: &Wait, after_ns: u64, ns: u64, guilty: &[Guilt], kept_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(ns);
         self.count += u64::from(ns >= self.least_ns);
         for (culprit, ns) in guilty {

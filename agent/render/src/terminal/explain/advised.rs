@@ -18,7 +18,7 @@ pub(super) fn advised<'a>(
     facts: &'a ExplainFacts,
 ) -> (Vec<Advised>, Vec<Limited<'a>>) {
     let mut advised = explained.advised(group, facts.shown.is_one(), circle);
-    let limits = limited::found(group, (explained, &advised), facts);
+    let limits = limited::found(group, explained, &advised, facts);
     limited::advise(&mut advised, &limits);
     if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {
         for one in advised.iter_mut().filter(|one| one.cause == Account::Other.name()) {

@@ -2,7 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::{analyze::Hidden, health::Fidelity, limits::Limit, platform::CpuQuota};
+use crate::{
+    analyze::{Hidden, explain::Explanation},
+    health::Fidelity,
+    limits::Limit,
+    platform::CpuQuota,
+};
 
 /// Facts about the folder itself, beside its rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +38,13 @@ pub struct ExplainFacts {
     pub hidden: Hidden,
     /// Sentences on what could not be read or was lost.
     pub notes: Vec<String>,
+}
+
+/// An explanation, and the facts about its run.
+#[derive(Clone, Copy)]
+pub(super) struct ExplainedRun<'a> {
+    pub(super) explanation: &'a Explanation,
+    pub(super) facts: &'a ExplainFacts,
 }
 
 /// Which requests are shown.

@@ -23,7 +23,7 @@ use super::{
         unseen,
     },
     advised::advised,
-    facts::ExplainFacts,
+    facts::{ExplainFacts, ExplainedRun},
     json_waits::{ByJson, CulpritJson, WaitsJson, by, of_culprit, of_waits},
 };
 
@@ -177,6 +177,7 @@ struct SampledJson {
 
 /// The explanation as one JSON object, with a line end.
 pub fn render_explanation_json(explanation: &Explanation, facts: &ExplainFacts) -> String {
+    let run = ExplainedRun { explanation, facts };
     let groups = explanation.summary.groups.iter().zip(&explanation.groups);
     print(&ExplanationJson {
         format: FORMAT,
@@ -200,15 +201,12 @@ pub fn render_explanation_json(explanation: &Explanation, facts: &ExplainFacts) 
         open: open_json(&facts.hidden),
         marks_untracked: facts.hidden.untracked.marks,
         requests: explanation.summary.requests(),
-        groups: groups.map(|(group, explained)| of_group(group, explained, (explanation, facts))).collect(),
+        groups: groups.map(|(group, explained)| of_group(group, explained, run)).collect(),
     })
 }
 
-fn of_group<'a>(
-    group: &'a Group,
-    explained: &'a Explained,
-    (explanation, facts): (&'a Explanation, &'a ExplainFacts),
-) -> GroupJson<'a> {
+fn of_group<'a>(group: &'a Group, explained: &'a Explained, run: ExplainedRun<'a>) -> GroupJson<'a> {
+    let ExplainedRun { explanation, facts } = run;
     let (advised, limits) = advised(group, explained, &explanation.circle, facts);
     GroupJson {
         name: &group.name,

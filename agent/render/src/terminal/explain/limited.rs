@@ -27,7 +27,8 @@ const MOST: usize = 2;
 /// shown; each once.
 pub(super) fn found<'a>(
     group: &Group,
-    (explained, advised): (&Explained, &[Advised]),
+    explained: &Explained,
+    advised: &[Advised],
     facts: &'a ExplainFacts,
 ) -> Vec<Limited<'a>> {
     // Where accounts are folded into others a cause may be anything.

@@ -29,6 +29,7 @@ use crate::{
 use self::{
     advised::advised,
     evidence::{Words, about},
+    facts::ExplainedRun,
     shown::{ShownPart, ShownPhase, shown},
 };
 pub use self::{
@@ -50,6 +51,7 @@ use super::{
 pub fn render_explanation(explanation: &Explanation, facts: &ExplainFacts, style: Style) -> String {
     let mut page = Page::new(style);
     hidden::lines(&mut page, &facts.hidden, facts.same_syscalls);
+    let run = ExplainedRun { explanation, facts };
     let groups = explanation.summary.groups.iter().zip(&explanation.groups);
     let has_many = explanation.summary.groups.len() > 1;
     let mut is_first = true;
@@ -61,7 +63,7 @@ pub fn render_explanation(explanation: &Explanation, facts: &ExplainFacts, style
         if !std::mem::take(&mut is_first) {
             page.blank();
         }
-        render_group(&mut page, (group, explained), (explanation, facts), has_many);
+        render_group(&mut page, group, explained, run, has_many);
     }
     page.blank();
     render_facts(&mut page, explanation, facts);
@@ -70,10 +72,12 @@ pub fn render_explanation(explanation: &Explanation, facts: &ExplainFacts, style
 
 fn render_group(
     page: &mut Page,
-    (group, explained): (&Group, &Explained),
-    (explanation, facts): (&Explanation, &ExplainFacts),
+    group: &Group,
+    explained: &Explained,
+    run: ExplainedRun<'_>,
     has_many: bool,
 ) {
+    let ExplainedRun { explanation, facts } = run;
     let unicode = page.style().unicode;
     let name = if has_many { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
     page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
@@ -81,7 +85,7 @@ fn render_group(
     if facts.shown.is_one() {
         for case in &explained.cases {
             page.blank();
-            render_case(page, case, group, (explanation, facts));
+            render_case(page, case, group, run);
         }
         page.blank();
         limited::render(page, &limits);
@@ -94,7 +98,7 @@ fn render_group(
     };
     page.sentence(&headline(&group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     tail::sentence(page, group, explained);
-    render_who(page, explained, &advised, (explanation, facts));
+    render_who(page, explained, &advised, run);
     limited::render(page, &limits);
     render_advice(page, &advised);
     let is_alike = matches!(group.headline, Headline::Alike { .. });
@@ -107,17 +111,13 @@ fn render_group(
             continue;
         }
         page.blank();
-        render_case(page, case, group, (explanation, facts));
+        render_case(page, case, group, run);
     }
 }
 
 /// Culprits of the main cause, over all of the slowest requests, shown or not.
-fn render_who(
-    page: &mut Page,
-    explained: &Explained,
-    advised: &[Advised],
-    (explanation, facts): (&Explanation, &ExplainFacts),
-) {
+fn render_who(page: &mut Page, explained: &Explained, advised: &[Advised], run: ExplainedRun<'_>) {
+    let ExplainedRun { explanation, facts } = run;
     let leading = advised.iter().find(|one| one.naming != Naming::Limit);
     let leading = leading.and_then(|first| Cause::all().find(|cause| cause.name() == first.cause));
     let (Some(cause), Some(case)) = (leading, explained.cases.first()) else { return };
@@ -148,12 +148,8 @@ fn render_advice(page: &mut Page, advised: &[Advised]) {
 }
 
 /// Renders one request: its numbers, its phases, their parts with evidence.
-fn render_case(
-    page: &mut Page,
-    case: &Case,
-    group: &Group,
-    (explanation, facts): (&Explanation, &ExplainFacts),
-) {
+fn render_case(page: &mut Page, case: &Case, group: &Group, run: ExplainedRun<'_>) {
+    let ExplainedRun { explanation, facts } = run;
     let over = match case.excess_ns {
         0.. => format!("{} over", difference(case.excess_ns)),
         _ => format!("{} under", duration(case.excess_ns.unsigned_abs())),
