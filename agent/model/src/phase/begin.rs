@@ -106,7 +106,7 @@ impl Pairing {
         let around = parent.and_then(|parent| self.open.get(&parent));
         let (root, depth) = around.map_or((id, 0), |around| (around.root, around.depth + 1));
         let kind = if parent.is_none() { PhaseKind::Request } else { PhaseKind::Phase };
-        let (now, share) = joined.unwrap_or_else(|| (edge.now, self.helpers.share(key.0)));
+        let (now, share) = joined.unwrap_or_else(|| (edge.now, self.helpers.share(key.tgid)));
         let mut phase = begun(id, kind, name, edge.thread, now.time_ns);
         phase.name_damaged = name_damaged;
         phase.source = source;
@@ -118,7 +118,7 @@ impl Pairing {
             around.children += 1;
         }
         let place = Place::On(edge.thread, now);
-        self.open.insert(id, Box::new(OpenPhase::new(place, depth, (root, key), share, phase)));
+        self.open.insert(id, Box::new(OpenPhase::new(place, depth, root, key, share, phase)));
         self.stack(id);
         self.requests.entry(root).or_default().begin(id);
         self.kept += 1;
@@ -154,7 +154,7 @@ impl Pairing {
             id,
             root: open.root,
             depth: open.depth,
-            instance: open.key.1,
+            instance: open.key.instance,
             begin_ns: begin.time_ns,
             lost_before: state.lost,
             ..Entry::default()

@@ -66,7 +66,7 @@ impl Pairing {
                 continue;
             }
             self.go_on_beside(id, &next);
-            self.go_on_within(id, (next.thread, &next.now));
+            self.go_on_within(id, next.thread, &next.now);
             return;
         }
     }
@@ -98,13 +98,13 @@ impl Pairing {
         let Some(open) = self.open.get_mut(&id) else { return };
         open.go_on(next.thread, &next.now);
         open.stands = next.place;
-        let tgid = open.key.0;
+        let tgid = open.key.tgid;
         let Place::On(thread, begin) = open.place else { return };
         let Some(state) = self.threads.get_mut(thread) else { return };
         state.within.begins(&begin);
         let lost_before = state.lost;
         let entry =
-            Entry { id, root: open.root, depth: open.depth, instance: open.key.1, ..Entry::default() };
+            Entry { id, root: open.root, depth: open.depth, instance: open.key.instance, ..Entry::default() };
         state.stack.insert(next.place, Entry { begin_ns: begin.time_ns, lost_before, ..entry });
         self.suspended.remove(&(tgid, id));
         self.note_thread(thread);

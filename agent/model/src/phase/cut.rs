@@ -2,21 +2,20 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::key::PhaseKey;
+
 /// Requests that were cut off and are remembered, so that what still comes of them is no request of its own.
 pub(super) const CUT: usize = 4_096;
-
-/// A program's key of a phase: process, copy of the library, token.
-pub(super) type Key = (u32, u16, u64);
 
 /// Requests that were cut off lately, by their keys.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
-    pub(super) known: HashSet<Key>,
-    order: VecDeque<Key>,
+    pub(super) known: HashSet<PhaseKey>,
+    order: VecDeque<PhaseKey>,
 }
 
 impl Cut {
-    pub(super) fn add(&mut self, key: Key) {
+    pub(super) fn add(&mut self, key: PhaseKey) {
         if self.order.len() == CUT
             && let Some(oldest) = self.order.pop_front()
         {
@@ -26,7 +25,7 @@ impl Cut {
         self.order.push_back(key);
     }
 
-    pub(super) fn has(&self, key: Key) -> bool {
+    pub(super) fn has(&self, key: PhaseKey) -> bool {
         !self.known.is_empty() && self.known.contains(&key)
     }
 }

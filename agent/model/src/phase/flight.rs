@@ -31,7 +31,7 @@ impl Pairing {
     /// A phase was left or continued. For helpers, all time of a request on no thread is waiting.
     pub(super) fn note_suspended(&mut self, id: u64) {
         let Some(open) = self.open.get(&id).filter(|open| open.root == id) else { return };
-        let (tgid, is_suspended) = (open.key.0, matches!(open.place, Place::Suspended(_)));
+        let (tgid, is_suspended) = (open.key.tgid, matches!(open.place, Place::Suspended(_)));
         self.helpers.carry(tgid, Carrier::Suspended(id), is_suspended);
     }
 
@@ -48,7 +48,7 @@ impl Pairing {
         if let Place::Suspended(since_ns) = open.place
             && open.root == open.phase.id
         {
-            self.waits.suspended(open.key.0, open.root, (since_ns, now_ns));
+            self.waits.suspended(open.key.tgid, open.root, (since_ns, now_ns));
         }
     }
 }

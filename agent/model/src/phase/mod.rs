@@ -21,6 +21,7 @@ mod inside;
 mod io;
 mod ios;
 mod join;
+mod key;
 mod limits;
 mod lives;
 mod moves;

@@ -38,7 +38,7 @@ impl Pairing {
             self.unstack(id, false, Some(&now));
             if let Some(open) = self.open.get_mut(&id) {
                 open.settle(&now);
-                self.suspended.insert((open.key.0, id));
+                self.suspended.insert((open.key.tgid, id));
             }
             self.note_suspended(id);
             self.hand_over(id);
@@ -54,24 +54,24 @@ impl Pairing {
             return;
         }
         let now = self.snapshot_for(id, edge);
-        self.go_on(id, &now, (edge.thread, &edge.now));
+        self.go_on(id, &now, edge.thread, &edge.now);
         if edge.instance == KERNEL_INSTANCE && edge.record.arguments[0] == WITH_INNER {
-            self.go_on_within(id, (edge.thread, &edge.now));
+            self.go_on_within(id, edge.thread, &edge.now);
         }
     }
 
     /// Phases that were left together with a phase, and are on no thread yet, continue with it.
-    pub(super) fn go_on_within(&mut self, id: u64, (thread, now): (ThreadId, &Snapshot)) {
+    pub(super) fn go_on_within(&mut self, id: u64, thread: ThreadId, now: &Snapshot) {
         let left = self.open.get_mut(&id).map(|open| std::mem::take(&mut open.left_with));
         for inner in left.unwrap_or_default() {
             if matches!(self.open.get(&inner).map(|open| open.place), Some(Place::Suspended(_))) {
-                self.go_on(inner, now, (thread, now));
+                self.go_on(inner, now, thread, now);
             }
         }
     }
 
     /// A phase goes on, on a thread; `until` ends the segment that it is in, or its suspension.
-    fn go_on(&mut self, id: u64, until: &Snapshot, (thread, now): (ThreadId, &Snapshot)) {
+    fn go_on(&mut self, id: u64, until: &Snapshot, thread: ThreadId, now: &Snapshot) {
         // Entered twice: that segment ends here.
         self.note_segment(id, until);
         self.unstack(id, false, Some(until));

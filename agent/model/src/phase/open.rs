@@ -14,6 +14,7 @@ use super::{
     helper_waits::Waits,
     helpers::{Processes, Share},
     ids::IdSource,
+    key::PhaseKey,
     snapshot::Snapshot,
     thread_id::ThreadId,
     values::{Ending, Phase, PhaseKind, Request, TraceIds},
@@ -73,8 +74,7 @@ pub(crate) struct OpenPhase {
     pub(crate) depth: u32,
     /// Phases right within it that are open.
     pub(crate) children: u32,
-    /// The program's key of the phase: process, copy of the library, token.
-    pub(crate) key: (u32, u16, u64),
+    pub(crate) key: PhaseKey,
     /// Helpers' share when it began.
     pub(crate) share: Share,
     /// Threads that have entered it while it was on another one, in the order of their coming.
@@ -92,12 +92,13 @@ pub(crate) struct OpenPhase {
 }
 
 impl OpenPhase {
-    /// A phase that begins, at this depth of that request; `key` as in the field.
+    /// A phase that begins, at this depth of that request.
     #[expect(clippy::large_types_passed_by_value, reason = "it is kept")]
     pub(crate) fn new(
         place: Place,
         depth: u32,
-        (root, key): (u64, (u32, u16, u64)),
+        root: u64,
+        key: PhaseKey,
         share: Share,
         phase: Phase,
     ) -> Self {
@@ -307,8 +308,8 @@ pub(crate) fn begun(id: u64, kind: PhaseKind, name: Untrusted, thread: ThreadId,
 
 /// Helpers' activity during a phase so far, whose duration is already known.
 pub(super) fn helped(processes: &Processes, waits: &Waits, open: &OpenPhase) -> Helpers {
-    let mut helpers = processes.since(open.key.0, &open.share);
-    helpers.wait = waits.laid_over(open.key.0, &open.phase);
-    helpers.partial |= waits.is_partial(open.key.0);
+    let mut helpers = processes.since(open.key.tgid, &open.share);
+    helpers.wait = waits.laid_over(open.key.tgid, &open.phase);
+    helpers.partial |= waits.is_partial(open.key.tgid);
     helpers
 }

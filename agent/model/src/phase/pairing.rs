@@ -17,6 +17,7 @@ use super::{
     helpers::Processes,
     ids::IdSource,
     ios::Ios,
+    key::PhaseKey,
     limits::Limits,
     names::Names,
     open::{OpenPhase, OpenRequest, Place, helped},
@@ -48,7 +49,7 @@ pub struct Pairing {
     /// Threads that wait for a phase, of all phases.
     pub(super) beside: usize,
     /// Phase numbers by the program's key.
-    pub(super) keys: HashMap<(u32, u16, u64), u64>,
+    pub(super) keys: HashMap<PhaseKey, u64>,
     pub(super) requests: HashMap<u64, OpenRequest>,
     /// Open requests in the order of their starts; some may have ended.
     pub(super) order: VecDeque<u64>,
@@ -93,8 +94,8 @@ impl Edge<'_> {
         self.record.token >> TOKEN_CHILD_BITS << TOKEN_CHILD_BITS
     }
 
-    pub(super) fn key(&self, token: u64) -> (u32, u16, u64) {
-        (self.thread.tgid, self.instance, token)
+    pub(super) fn key(&self, token: u64) -> PhaseKey {
+        PhaseKey { tgid: self.thread.tgid, instance: self.instance, token }
     }
 }
 
@@ -253,7 +254,7 @@ impl Pairing {
     pub(super) fn unstack(&mut self, id: u64, is_over: bool, now: Option<&Snapshot>) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let Place::On(thread, _) = open.place else {
-            self.suspended.remove(&(open.key.0, id));
+            self.suspended.remove(&(open.key.tgid, id));
             return;
         };
         let Some(state) = self.threads.get_mut(thread) else { return };
@@ -303,7 +304,7 @@ impl Pairing {
             around.children -= 1;
         }
         self.list_answered(open.phase.parent);
-        let (root, tgid, was_none) = (open.root, open.key.0, open.was_none);
+        let (root, tgid, was_none) = (open.root, open.key.tgid, open.was_none);
         open.finish(ending);
         // Activity after the last send is not counted.
         let helpers = match (&open.held, open.children) {

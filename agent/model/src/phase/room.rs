@@ -7,7 +7,7 @@
 use guestscope_contract::TOKEN_CHILD_BITS;
 
 use super::{
-    cut::Key,
+    key::PhaseKey,
     limits::steps,
     open::{OpenPhase, OpenRequest},
     pairing::{Edge, Pairing},
@@ -99,7 +99,7 @@ impl Pairing {
     }
 
     /// A request within a phase is not kept, nor what is within it.
-    pub(super) fn is_left_out(&mut self, key: Key) {
+    pub(super) fn is_left_out(&mut self, key: PhaseKey) {
         self.cut.add(key);
     }
 
@@ -113,7 +113,7 @@ impl Pairing {
     }
 
     /// A request has begun with the key of one that was cut off: tokens are reused.
-    pub(super) fn is_new(&mut self, key: Key) {
+    pub(super) fn is_new(&mut self, key: PhaseKey) {
         if self.cut.has(key) {
             self.cut.known.remove(&key);
         }

@@ -1,7 +1,6 @@
 //! What a comparison yields, as plain data.
 
 use super::{
-    super::cause::Cause,
     causes::Decomposition,
     counts::{Cost, CountChange},
     limits::LimitDifference,
@@ -68,7 +67,7 @@ pub struct Compared {
     /// The same of the slowest requests, if there are enough.
     pub tail: Option<TailDifference>,
     /// Number and price behind the causes of the mean.
-    pub costs: Vec<(Cause, Cost)>,
+    pub costs: Vec<Cost>,
     /// Events per request.
     pub counts: Vec<CountChange>,
     /// Quantile by quantile.

@@ -30,6 +30,8 @@ pub struct CountChange {
 /// A difference in time as a difference in number and one in price: both add up to it exactly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
+    /// The cause.
+    pub cause: Cause,
     /// What is counted.
     pub events: &'static [Metric],
     /// Per request of the baseline.
@@ -185,11 +187,11 @@ pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> 
     let difference_ns = of_cause.difference_ns.value;
     let by_number_ns = if is_number { difference_ns } else { (count - baseline_count) * price };
     let by_price_ns = difference_ns - by_number_ns;
-    Some(Cost { events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns })
+    let cause = of_cause.cause;
+    Some(Cost { cause, events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns })
 }
 
 /// The costs of all causes of a difference, in its order.
-pub(super) fn costs(decomposition: &Decomposition, changes: &[CountChange]) -> Vec<(Cause, Cost)> {
-    let known = decomposition.causes.iter();
-    known.filter_map(|of_cause| Some((of_cause.cause, cost(of_cause, changes)?))).collect()
+pub(super) fn costs(decomposition: &Decomposition, changes: &[CountChange]) -> Vec<Cost> {
+    decomposition.causes.iter().filter_map(|of_cause| cost(of_cause, changes)).collect()
 }

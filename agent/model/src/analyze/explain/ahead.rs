@@ -8,12 +8,7 @@ use std::cmp::Reverse;
 use crate::phase::Request;
 
 use super::{
-    super::{
-        cause::Cause,
-        summary::excesses,
-        tree::latency_ns,
-        typical::RequestKind,
-    },
+    super::{cause::Cause, summary::excesses, tree::latency_ns, typical::RequestKind},
     case::Ahead,
 };
 use super::{Case, reading::split_of};

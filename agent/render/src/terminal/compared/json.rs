@@ -260,8 +260,9 @@ impl<'a> From<&'a Decomposition> for DecompositionJson<'a> {
     }
 }
 
-fn cost_json((cause, cost): &(Cause, Cost)) -> CostJson {
-    let Cost { events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns } = *cost;
+fn cost_json(cost: &Cost) -> CostJson {
+    let Cost { cause, events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns } =
+        *cost;
     let events = events.iter().map(|metric| metric.row().full_name()).collect();
     let cause = cause.name();
     CostJson { cause, events, baseline_count, count, baseline_each_ns, each_ns, by_number_ns, by_price_ns }

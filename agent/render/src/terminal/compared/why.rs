@@ -4,7 +4,7 @@ use crate::analyze::{
     Cause,
     compare::{
         Advised, Compared as OnePlatform, Comparison, Cost, CountChange, Decomposition, Interval,
-        LimitDifference, OfCause, Overall, Part,
+        LimitDifference, OfCause, Overall, Part, TailDifference,
     },
 };
 use crate::{
@@ -53,12 +53,10 @@ pub(super) fn why(page: &mut Page, comparison: &Comparison, one: &OnePlatform) {
         return;
     };
     match quantile {
-        None => {
-            let tail = one.tail.as_ref().map(|tail| (&tail.decomposition, tail.quantile));
-            parts(page, (explained, "mean [95 %]"), tail);
-        }
+        None => parts(page, "mean [95 %]", explained, one.tail.as_ref()),
         Some(quantile) => {
-            parts(page, (explained, &format!("slowest {} [95 %]", percent(1.0 - quantile))), None);
+            let name = format!("slowest {} [95 %]", percent(1.0 - quantile));
+            parts(page, &name, explained, None);
         }
     }
     for Reason { heading: of, indent, words } in reasons(comparison, one) {
@@ -145,15 +143,15 @@ fn advice_words(Advised { counts, advice, cause: _ }: &Advised<'_>) -> String {
 }
 
 /// Parts worth a line, in their order, and the sum of the others.
-fn parts(page: &mut Page, (mean, name): (&Decomposition, &str), tail: Option<(&Decomposition, f64)>) {
-    let total = mean.difference_ns.value;
-    let shown = mean.largest(SMALL, MOST_PARTS);
-    let tail_name = tail.map(|(_, quantile)| format!("slowest {}", percent(1.0 - quantile)));
+fn parts(page: &mut Page, name: &str, of: &Decomposition, tail: Option<&TailDifference>) {
+    let total = of.difference_ns.value;
+    let shown = of.largest(SMALL, MOST_PARTS);
+    let tail_name = tail.map(|tail| format!("slowest {}", percent(1.0 - tail.quantile)));
     let mut head = vec![heading(""), heading("phase"), heading("cause"), heading(name), heading("of it")];
     head.extend(tail_name.iter().map(|name| heading(name)));
     head.extend(tail_name.iter().map(|_| heading("of it")));
     let mut rows = vec![head];
-    let tail_total = tail.map(|(tail, _)| tail.difference_ns.value);
+    let tail_total = tail.map(|tail| tail.decomposition.difference_ns.value);
     let line = |rank: String, path: String, cause: &str, of_mean: Interval, of_tail: Option<f64>| {
         let mut cells: Vec<Piece> = vec![
             rank.into(),
@@ -169,9 +167,10 @@ fn parts(page: &mut Page, (mean, name): (&Decomposition, &str), tail: Option<(&D
     };
     let in_tail = |part: &Part| {
         let same = |other: &&Part| other.path == part.path && other.cause == part.cause;
-        tail.map(|(tail, _)| tail.parts.iter().find(same).map_or(0.0, |part| part.difference_ns.value))
+        let found = tail.map(|tail| tail.decomposition.parts.iter().find(same));
+        found.map(|part| part.map_or(0.0, |part| part.difference_ns.value))
     };
-    let (mut left, mut tail_left) = (total - mean.residual_ns, tail_total);
+    let (mut left, mut tail_left) = (total - of.residual_ns, tail_total);
     for (index, part) in shown.iter().enumerate() {
         let rank =
             if part.difference_ns.value * total > 0.0 { (index + 1).to_string() } else { String::new() };
@@ -181,13 +180,13 @@ fn parts(page: &mut Page, (mean, name): (&Decomposition, &str), tail: Option<(&D
         rows.push(line(rank, path, part.cause.name(), part.difference_ns, of_tail));
     }
     rows.push(line(String::new(), "rest".to_owned(), "", Interval::from(left), tail_left));
-    rows.push(line(String::new(), "all".to_owned(), "", mean.difference_ns, tail_total));
+    rows.push(line(String::new(), "all".to_owned(), "", of.difference_ns, tail_total));
     let mut aligns = vec![Align::Right, Align::Left, Align::Left, Align::Right, Align::Right];
     aligns.extend(tail_name.iter().flat_map(|_| [Align::Right, Align::Right]));
     page.table(&aligns, &rows);
     // A residual of zero is part of the answer.
-    let emphasis = if mean.residual_ns.abs() >= 1.0 { Emphasis::Warning } else { Emphasis::Faint };
-    page.sentence(&format!("residual {}", signed(mean.residual_ns)), emphasis);
+    let emphasis = if of.residual_ns.abs() >= 1.0 { Emphasis::Warning } else { Emphasis::Faint };
+    page.sentence(&format!("residual {}", signed(of.residual_ns)), emphasis);
 }
 
 fn share(part: f64, total: f64) -> String {
@@ -217,9 +216,9 @@ fn costs(reasons: &mut Vec<Reason>, one: &OnePlatform) {
         let of: Option<&OfCause> = one.mean.cause(cause);
         of.is_some_and(|of| of.difference_ns.value / total >= 0.1)
     };
-    for (cause, cost) in one.costs.iter().filter(|(cause, _)| matters(*cause)).take(3) {
+    for cost in one.costs.iter().filter(|cost| matters(cost.cause)).take(3) {
         let words = words(&cost_words(cost), Emphasis::None);
-        reasons.push(Reason { heading: cause.name(), indent: 12, words });
+        reasons.push(Reason { heading: cost.cause.name(), indent: 12, words });
     }
 }
 

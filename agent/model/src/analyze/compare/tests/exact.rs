@@ -128,7 +128,7 @@ fn time_on_a_cpu_is_split_by_samples() {
     let first = compared.mean.first().unwrap();
     assert_eq!(first.cause, Cause::Overlay(Overlay::Fault));
     assert!((first.difference_ns.value / 9.5e6 - 1.0).abs() < 0.05, "{first:?}");
-    let (_, cost) = compared.costs.iter().find(|(cause, _)| *cause == first.cause).unwrap();
+    let cost = compared.costs.iter().find(|cost| cost.cause == first.cause).unwrap();
     near(cost.count, 5_000.0);
     near(cost.by_number_ns, 0.0);
     near(cost.by_price_ns, first.difference_ns.value);
