@@ -65,7 +65,7 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
         }
         // A program's own request needs no name, unless there are several kinds.
         let is_named = summary.groups.len() > 1 || health.sources.iter().any(makes_requests);
-        render_group(&mut page, group, facts, (is_named, health));
+        render_group(&mut page, group, facts, health, is_named);
     }
     if summary.groups.is_empty() {
         render_no_requests(&mut page, summary, facts);
@@ -92,7 +92,7 @@ fn makes_requests(report: &Report) -> bool {
     report.kind != Kind::Marker && report.made.requests > 0
 }
 
-fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, (is_named, health): (bool, &Health)) {
+fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, health: &Health, is_named: bool) {
     let unicode = page.style().unicode;
     let name = if is_named { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
     page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
@@ -284,7 +284,7 @@ fn render_no_requests(page: &mut Page, summary: &Summary, facts: &RunFacts) {
         page.blank();
     }
     if !has_groups || summary.processes_seen > 1 {
-        processes(page, (&summary.processes, summary.processes_seen), !has_groups);
+        processes(page, &summary.processes, summary.processes_seen, !has_groups);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What all charts are drawn with: sizes, texts, planes and the axis of times.
 
+use std::ops::Range;
+
 use maud::{Markup, PreEscaped};
 use plotters::{
     backend::SVGBackend,
@@ -56,7 +58,8 @@ pub(super) type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Ran
 
 /// Draws on a canvas of this size; `description` is its text alternative.
 pub(super) fn draw(
-    (width, height): (i32, i32),
+    width: i32,
+    height: i32,
     description: &str,
     paint: impl FnOnce(&Area<'_>) -> Drawn,
 ) -> Result<Markup, ChartError> {
@@ -113,11 +116,18 @@ pub(super) fn room_for<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
 /// Labels of an axis's ticks.
 pub(super) type Names<'a> = &'a dyn Fn(&f64) -> String;
 
-/// Axes for lines, with about the given number of ticks on the lower one.
+/// One of the two axes of a plane.
+pub(super) struct Axis<'a> {
+    pub(super) range: Range<f64>,
+    pub(super) names: Names<'a>,
+}
+
+/// Axes for lines, with about `x_marks` ticks on the lower one.
 pub(super) fn plane<'a, 'b>(
     area: &'a Area<'b>,
-    (x, x_marks, x_names): (std::ops::Range<f64>, usize, Names<'_>),
-    (y, y_names): (std::ops::Range<f64>, Names<'_>),
+    x: Axis<'_>,
+    x_marks: usize,
+    y: Axis<'_>,
 ) -> Drawn<Plane<'a, 'b>> {
     let mut plane = ChartBuilder::on(area)
         .margin(10)
@@ -125,7 +135,7 @@ pub(super) fn plane<'a, 'b>(
         .margin_right(RIGHT)
         .x_label_area_size(80)
         .y_label_area_size(150)
-        .build_cartesian_2d(x, y)?;
+        .build_cartesian_2d(x.range, y.range)?;
     plane
         .configure_mesh()
         .disable_x_mesh()
@@ -136,8 +146,8 @@ pub(super) fn plane<'a, 'b>(
         .set_tick_mark_size(LabelAreaPosition::Bottom, 18)
         .label_style(text())
         .x_labels(x_marks)
-        .x_label_formatter(x_names)
-        .y_label_formatter(y_names)
+        .x_label_formatter(x.names)
+        .y_label_formatter(y.names)
         .draw()?;
     Ok(plane)
 }

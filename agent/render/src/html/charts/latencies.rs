@@ -4,8 +4,8 @@
 use maud::Markup;
 
 use super::{
-    drawing::{ChartError, Names, Times, WIDTH, draw, plane},
-    lines::{End, band, ends, line, room_for_ends, room_for_lines},
+    drawing::{Axis, ChartError, Times, WIDTH, draw, plane},
+    lines::{Edges, End, band, ends, line, room_for_ends, room_for_lines},
 };
 use crate::analyze::compare::Quantile;
 
@@ -43,10 +43,10 @@ pub(in crate::html) fn latencies(lines: &[Line]) -> Result<Markup, ChartError> {
         [one] => format!("Latency of {} by quantile; the table below has the numbers", one.label),
         _ => "Latency by quantile for each platform; the table below has the numbers".to_owned(),
     };
-    draw((WIDTH, HEIGHT.max(room_for_lines(lines.len()))), &description, |area| {
-        let across: (_, _, Names<'_>) =
-            (0.0..end + room_for_names, marks, &|nines: &f64| quantile_name(*nines, end));
-        let mut plane = plane(area, across, (0.0..times.end_ns, &|ns| times.name(*ns)))?;
+    draw(WIDTH, HEIGHT.max(room_for_lines(lines.len())), &description, |area| {
+        let x = Axis { range: 0.0..end + room_for_names, names: &|nines| quantile_name(*nines, end) };
+        let y = Axis { range: 0.0..times.end_ns, names: &|ns| times.name(*ns) };
+        let mut plane = plane(area, x, marks, y)?;
         let at = |one: &Quantile, ns: f64| (nines(one.quantile), ns.clamp(0.0, times.end_ns));
         let low = |one: &Quantile| at(one, one.latency_ns.low.unwrap_or(one.latency_ns.value));
         let high = |one: &Quantile| at(one, one.latency_ns.high.unwrap_or(one.latency_ns.value));
@@ -57,13 +57,14 @@ pub(in crate::html) fn latencies(lines: &[Line]) -> Result<Markup, ChartError> {
         for Line { label, place, quantiles } in lines {
             let points: Vec<(f64, f64)> = quantiles.iter().map(|one| at(one, one.latency_ns.value)).collect();
             line(area, &mut plane, *place, &points)?;
-            named.extend(points.last().map(|last| End {
-                index: *place,
-                at: plane.backend_coord(last),
-                label,
+            named.extend(points.last().map(|last| {
+                let (x, y) = plane.backend_coord(last);
+                End { index: *place, x, y, label }
             }));
         }
-        ends(area, &mut named, plane.backend_coord(&(end, 0.0)), plane.backend_coord(&(end, times.end_ns)).1)
+        let (right, bottom) = plane.backend_coord(&(end, 0.0));
+        let (_, top) = plane.backend_coord(&(end, times.end_ns));
+        ends(area, &mut named, Edges { right, top, bottom })
     })
 }
 

@@ -64,28 +64,29 @@ pub(super) fn line(area: &Area<'_>, plane: &mut Plane<'_, '_>, index: usize, poi
     // Lines that lie on each other have their marks at different points.
     let step = (points.len() / MARKS).max(1);
     for point in points.iter().skip(index % step).step_by(step) {
-        mark(area, index, plane.backend_coord(point))?;
+        let (x, y) = plane.backend_coord(point);
+        mark(area, index, x, y)?;
     }
     Ok(())
 }
 
 /// Draws a mark with a rim of paper, so that it stands out from its own line.
-pub(super) fn mark(area: &Area<'_>, index: usize, at: (i32, i32)) -> Drawn {
+pub(super) fn mark(area: &Area<'_>, index: usize, x: i32, y: i32) -> Drawn {
     let (rim, ink) = (Ink::Paper.color().filled(), Ink::Platform(index).color().filled());
-    let square = |half: i32| [(at.0 - half, at.1 - half), (at.0 + half, at.1 + half)];
+    let square = |half: i32| [(x - half, y - half), (x + half, y + half)];
     match Look::of(index).mark {
         Mark::None => Ok(()),
         Mark::Disc => {
-            area.draw(&Circle::new(at, MARK + 2, rim))?;
-            area.draw(&Circle::new(at, MARK, ink))
+            area.draw(&Circle::new((x, y), MARK + 2, rim))?;
+            area.draw(&Circle::new((x, y), MARK, ink))
         }
         Mark::Square => {
             area.draw(&Rectangle::new(square(MARK + 1), rim))?;
             area.draw(&Rectangle::new(square(MARK - 1), ink))
         }
         Mark::Triangle => {
-            area.draw(&TriangleMarker::new(at, MARK + 6, rim))?;
-            area.draw(&TriangleMarker::new(at, MARK + 2, ink))
+            area.draw(&TriangleMarker::new((x, y), MARK + 6, rim))?;
+            area.draw(&TriangleMarker::new((x, y), MARK + 2, ink))
         }
     }
 }
@@ -95,10 +96,19 @@ pub(super) fn mark(area: &Area<'_>, index: usize, at: (i32, i32)) -> Drawn {
 pub(super) struct End<'a> {
     /// Platform index.
     pub(super) index: usize,
-    /// Position.
-    pub(super) at: (i32, i32),
+    pub(super) x: i32,
+    pub(super) y: i32,
     /// Name of the platform.
     pub(super) label: &'a str,
+}
+
+/// Edges of the plot, in the drawing's own units.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edges {
+    pub(super) right: i32,
+    pub(super) top: i32,
+    /// Where the axis is.
+    pub(super) bottom: i32,
 }
 
 /// Fraction of a chart's width that the names of its lines need.
@@ -111,19 +121,20 @@ pub(super) const fn room_for_lines(lines: usize) -> i32 {
     lines as i32 * STEP + 120
 }
 
-/// Names all lines in a column, between the axis at `bottom` and `top`: a piece of the line, then the name,
-/// with a thin line from where the line ends.
-pub(super) fn ends(area: &Area<'_>, ends: &mut [End<'_>], (right, bottom): (i32, i32), top: i32) -> Drawn {
-    ends.sort_by_key(|end| (end.at.1, end.index));
-    let wanted: Vec<i32> = ends.iter().map(|end| end.at.1).collect();
+/// Names all lines in a column, right of the plot: a piece of the line, then the name, with a thin line from
+/// where the line ends.
+pub(super) fn ends(area: &Area<'_>, ends: &mut [End<'_>], plot: Edges) -> Drawn {
+    let Edges { right, top, bottom } = plot;
+    ends.sort_by_key(|end| (end.y, end.index));
+    let wanted: Vec<i32> = ends.iter().map(|end| end.y).collect();
     let column = right + SPACE[0];
     let name_at = column + SAMPLE + SPACE[1];
     // The axis has names of its own below it.
-    for (End { index, at, label }, y) in ends.iter().zip(apart(&wanted, top, bottom - STEP / 2)) {
-        area.draw(&PathElement::new(vec![*at, (column, y)], Ink::Frame.color().stroke_width(1)))?;
+    for (End { index, x, y: end, label }, y) in ends.iter().zip(apart(&wanted, top, bottom - STEP / 2)) {
+        area.draw(&PathElement::new(vec![(*x, *end), (column, y)], Ink::Frame.color().stroke_width(1)))?;
         let style = Ink::Platform(*index).color().stroke_width(5);
         area.draw(&PathElement::new(vec![(column, y), (column + SAMPLE, y)], style))?;
-        mark(area, *index, (column + SAMPLE / 2, y))?;
+        mark(area, *index, column + SAMPLE / 2, y)?;
         let style = text().pos(Pos::new(HPos::Left, VPos::Center));
         area.draw(&Text::new(fit_ends(label, WIDTH - name_at), (name_at, y), style))?;
     }

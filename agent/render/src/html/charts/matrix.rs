@@ -26,7 +26,7 @@ pub(in crate::html) fn matrix(cpus: &[u32], counts: &[Vec<u64>], label: &str) ->
     let width = LEFT + cell * cpus.len() as i32 + 20;
     let most = counts.iter().flatten().copied().max().unwrap_or(0).max(1) as f64;
     let center = || text().pos(Pos::new(HPos::Center, VPos::Center));
-    draw((width, height), &format!("Moves of {label} from CPU (row) to CPU (column)"), |area| {
+    draw(width, height, &format!("Moves of {label} from CPU (row) to CPU (column)"), |area| {
         area.draw(&Text::new(
             "from \u{2193} to \u{2192}",
             (0, TOP / 2),

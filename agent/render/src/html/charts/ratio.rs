@@ -5,7 +5,7 @@ use maud::Markup;
 use plotters::{element::PathElement, style::Color as _};
 
 use super::{
-    drawing::{ChartError, Names, WIDTH, draw, plane},
+    drawing::{Axis, ChartError, WIDTH, draw, plane},
     ink::Ink,
     lines::{band, line},
 };
@@ -23,9 +23,10 @@ pub(in crate::html) fn ratio(curve: &[CurvePoint], index: usize, label: &str) ->
     let (bottom, top) = ends(curve);
     let digits = (-((top - bottom) / 8.0).log10()).ceil().clamp(0.0, 3.0) as usize;
     let description = format!("Latency of {label} as a multiple of the baseline's, by percentile");
-    draw((WIDTH, HEIGHT), &description, |area| {
-        let percents: (_, _, Names<'_>) = (0.0..100.0, 11, &|percent: &f64| format!("{percent:.0} %"));
-        let mut plane = plane(area, percents, (bottom..top, &|ratio| format!("{ratio:.digits$}")))?;
+    draw(WIDTH, HEIGHT, &description, |area| {
+        let x = Axis { range: 0.0..100.0, names: &|percent| format!("{percent:.0} %") };
+        let y = Axis { range: bottom..top, names: &|ratio| format!("{ratio:.digits$}") };
+        let mut plane = plane(area, x, 11, y)?;
         let place = |point: &CurvePoint, ratio: f64| (point.quantile * 100.0, ratio.clamp(bottom, top));
         let lows = curve.iter().map(|point| place(point, low(point)));
         let highs = curve.iter().map(|point| place(point, high(point)));

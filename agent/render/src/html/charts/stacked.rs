@@ -58,7 +58,7 @@ pub(in crate::html) fn stacked(group: &Group, longest_ns: f64) -> Result<Markup,
     let height = GAP + group.bars.len() as i32 * (BAR + GAP) + AXIS;
     let description =
         format!("{}: bars of time by cause for each platform; the table below has the numbers", group.name);
-    draw((WIDTH, height), &description, |area| {
+    draw(WIDTH, height, &description, |area| {
         times.axis(area, height)?;
         for (index, bar) in group.bars.iter().enumerate() {
             draw_bar(area, bar, GAP + index as i32 * (BAR + GAP), times)?;

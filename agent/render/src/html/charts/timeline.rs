@@ -67,7 +67,7 @@ pub(in crate::html) fn timeline(
     let height = rows.len() as i32 * ROW + AXIS;
     let names = room_for(rows.iter().map(|row| row.name.as_str()));
     let times = Times::up_to(latency_ns as f64, names);
-    draw((WIDTH, height), description, |area| {
+    draw(WIDTH, height, description, |area| {
         times.axis(area, height)?;
         for (index, row) in rows.iter().enumerate() {
             draw_row(area, row, index as i32 * ROW, times)?;
@@ -85,18 +85,19 @@ fn draw_row(area: &Area<'_>, row: &Row, y: i32, times: Times) -> Drawn {
         // An idle device is a line, so that it differs from an unknown one.
         let height = (BAR * i32::from(level.percent) / 100).max(2);
         let place = [(from, y + BAR - height), (to, y + BAR)];
-        area.draw(&Rectangle::new(place, Ink::Cause(Cause::Account(Account::Gpu)).color().filled()))?;
-        label(area, (&format!("{} %", level.percent), true), (from, to, y))?;
+        let cause = Cause::Account(Account::Gpu);
+        area.draw(&Rectangle::new(place, Ink::Cause(cause).color().filled()))?;
+        label(area, &Shape { name: &format!("{} %", level.percent), cause: Some(cause), from, to }, y)?;
     }
-    for Shape { name, cause, from, to } in shapes(&row.pieces, times) {
-        let place = [(from, y), (to, y + BAR)];
-        if let Some(cause) = cause {
+    for shape in shapes(&row.pieces, times) {
+        let place = [(shape.from, y), (shape.to, y + BAR)];
+        if let Some(cause) = shape.cause {
             area.draw(&Rectangle::new(place, Ink::Cause(cause).color().filled()))?;
         } else {
             area.draw(&Rectangle::new(place, Ink::Frame.color().mix(0.25).filled()))?;
             area.draw(&Rectangle::new(place, Ink::Frame.color().stroke_width(2)))?;
         }
-        label(area, (name, cause.is_some()), (from, to, y))?;
+        label(area, &shape, y)?;
     }
     Ok(())
 }
@@ -136,7 +137,9 @@ fn ends(times: Times, start_ns: u64, duration_ns: u64) -> (i32, i32) {
 }
 
 /// Draws a name if there is room; over a colour on a plate of paper, and only if it fits whole.
-fn label(area: &Area<'_>, (name, is_coloured): (&str, bool), (from, to, y): (i32, i32, i32)) -> Drawn {
+fn label(area: &Area<'_>, shape: &Shape<'_>, y: i32) -> Drawn {
+    let Shape { name, cause, from, to } = *shape;
+    let is_coloured = cause.is_some();
     let short = fit(name, to - from - 16);
     if short.is_empty() || (is_coloured && short != name) {
         return Ok(());
