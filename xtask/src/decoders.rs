@@ -32,8 +32,10 @@ const LIMIT: Duration = Duration::from_mins(5);
 const LIMITS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=600"];
 
 /// A target, by its file in `fuzz/fuzz_targets`, and the inputs it gets in `check`: about a second's worth.
-const TARGETS: [(&str, u32); 12] = [
+const TARGETS: [(&str, u32); 15] = [
+    ("btf", 5_000),
     ("csv", 5_000),
+    ("elf", 10_000),
     ("histogram", 5_000),
     ("jaeger", 10_000),
     ("jpeg", 10_000),
@@ -45,6 +47,7 @@ const TARGETS: [(&str, u32); 12] = [
     ("table", 4_000),
     ("text", 1_000),
     ("tfrecord", 10_000),
+    ("unwind", 50_000),
 ];
 
 /// What a target is given.

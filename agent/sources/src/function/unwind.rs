@@ -14,7 +14,7 @@ use crate::probes::phase::Tables;
 const MOST_TABLE: u64 = 64 << 20;
 /// Version, and the encodings of the distance to the entries, of their number, and of the table: the only
 /// ones that compilers use.
-const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+pub(super) const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 /// Bytes before the table.
 const FRONT: usize = 12;
 /// Bytes of a function in the table: its start, and the start of its entry.
@@ -42,7 +42,7 @@ impl Unwind {
         Self::parse(section.sh_addr(LittleEndian), rows)
     }
 
-    fn parse(address: u64, mut table: Vec<u8>) -> Option<Self> {
+    pub(super) fn parse(address: u64, mut table: Vec<u8>) -> Option<Self> {
         if !table.starts_with(&HEADER) {
             return None;
         }
@@ -64,7 +64,7 @@ impl Unwind {
     }
 
     /// The last function that begins at or before this address.
-    fn at_or_before(&self, address: u64) -> Option<(u64, u64)> {
+    pub(super) fn at_or_before(&self, address: u64) -> Option<(u64, u64)> {
         let (mut low, mut high) = (0, self.rows.len() / ROW);
         while low < high {
             let middle = usize::midpoint(low, high);

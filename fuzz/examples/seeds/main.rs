@@ -2,10 +2,14 @@
 //! `fuzz/seeds`, when a format has changed: `cargo run -p guestscope-fuzz --example seeds -- fuzz/seeds`.
 #![expect(clippy::unwrap_used, reason = "a tool for developers may stop at once")]
 
+mod btf;
+mod elf;
+
 use std::{fs, path::Path};
 
 use guestscope_contract::{Account, EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
 use guestscope_folder::{ClockPair, CreateOptions, Manifest, RunFolder, Sample};
+use guestscope_fuzz::program::{ASKED, look};
 use guestscope_marker::ring;
 use guestscope_model::{
     analyze::samples,
@@ -28,6 +32,8 @@ fn main() {
     seeds.histogram();
     seeds.pictures();
     seeds.spans();
+    seeds.programs();
+    seeds.put("btf", "kernel", &btf::kernel());
 }
 
 struct Seeds<'a>(&'a Path);
@@ -139,5 +145,24 @@ impl Seeds<'_> {
         let of_scope = ScopeSpans { spans: vec![span], ..ScopeSpans::default() };
         let resource_spans = vec![ResourceSpans { scope_spans: vec![of_scope], ..ResourceSpans::default() }];
         self.put("spill", "span", &TracesData { resource_spans }.encode_to_vec());
+    }
+
+    /// Each file once for all that is in it, the first byte saying what is asked for.
+    fn programs(&self) {
+        let files = [("library", elf::library()), ("go", elf::go(false)), ("stripped-go", elf::go(true))];
+        let mut found = Vec::new();
+        for (name, file) in files {
+            for (asked, number) in ASKED.iter().zip(0_u8..) {
+                let places = look(asked, &file);
+                if places > 0 {
+                    self.put("elf", &format!("{name}-{number}"), &[&[number], &file[..]].concat());
+                    found.push((name, number));
+                }
+            }
+        }
+        let of = |name, numbers: &[u8]| numbers.iter().map(|number| (name, *number)).collect::<Vec<_>>();
+        let all = [of("library", &[0, 1, 2, 3, 4, 5]), of("go", &[2]), of("stripped-go", &[2])].concat();
+        assert_eq!(found, all, "the files are read as they are meant");
+        self.put("unwind", "two", &elf::unwinding());
     }
 }
