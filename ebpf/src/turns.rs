@@ -1,13 +1,15 @@
 //! The last turns on each CPU, and whose they were while a tracked thread was queued.
 //!
-//! A turn is kept when it ends if another thread is queued on that CPU, or if a tracked thread comes next: so
-//! a switch on a CPU that nobody waits for costs one look at the queue's length. Times are those of the run
-//! queue's clock, which the kernel has read for this switch already. Only where the kernel's types are known:
-//! without them each of some ten reads is a call.
+//! A turn is kept when it ends if another thread is queued on that CPU, or if a tracked thread comes next that
+//! has waited for long: so a switch on a CPU that nobody waits for costs one look at the queue's length. Of
+//! short turns only the length is added up; when the sum is worth a turn, the thread whose turn ends has all
+//! of it. As with samples, each process gets its share of many. Times are those of the run queue's clock,
+//! which the kernel has read for this switch already. Only where the kernel's types are known: without them
+//! each of some ten reads is a call.
 
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
 use guestscope_contract::{
-    Account, Header, Kind, TURNS, Turn, Turns, USERS,
+    Account, Header, Kind, SHORT_NS, TURNS, Turn, Turns, USERS,
     ledger::{Ledger, RUNNING},
 };
 
@@ -33,7 +35,7 @@ fn are_kept<M: Memory>() -> bool {
         && OFFSET_TASK_LAST_ARRIVAL.load() != 0
 }
 
-/// The turn of this task ends; `is_awaited`: a tracked thread comes next.
+/// The turn of this task ends; `is_awaited`: a tracked thread comes next that has waited for long.
 #[inline(always)]
 pub(crate) fn ends<M: Memory>(prev: Task<M>, is_awaited: bool) {
     if !are_kept::<M>() || prev.tid() == 0 {
@@ -47,9 +49,20 @@ pub(crate) fn ends<M: Memory>(prev: Task<M>, is_awaited: bool) {
             return;
         }
         let Some(kept) = LAST_TURNS.get_ptr_mut(bpf_get_smp_processor_id()) else { return };
+        let until_ns = load::<M, u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK);
+        let since_ns: u64 = prev.load(&OFFSET_TASK_LAST_ARRIVAL);
+        let mut ns = until_ns.wrapping_sub(since_ns);
+        if ns < SHORT_NS {
+            ns = ns.wrapping_add((*kept).short_ns);
+            (*kept).short_ns = ns;
+            if ns < SHORT_NS {
+                return;
+            }
+            (*kept).short_ns = 0;
+        }
         let turn = turn(kept, (*kept).count);
-        (*turn).since_ns = prev.load(&OFFSET_TASK_LAST_ARRIVAL);
-        (*turn).until_ns = load::<M, u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK);
+        (*turn).since_ns = until_ns.wrapping_sub(ns);
+        (*turn).until_ns = until_ns;
         (*turn).tid = prev.tid();
         (*turn).tgid = prev.tgid();
         // Two words instead of a call.
@@ -71,7 +84,7 @@ unsafe fn turn(kept: *mut Turns, number: u64) -> *mut Turn {
     // SAFETY: an empty instruction, so that the compiler keeps the mask, the verifier's bound, with the use;
     // the index is inside the array.
     unsafe {
-        core::arch::asm!("{index} &= 63", index = inout(reg) index, options(nomem, nostack));
+        core::arch::asm!("{index} &= 127", index = inout(reg) index, options(nomem, nostack));
         (&raw mut (*kept).turns).cast::<Turn>().add(index as usize)
     }
 }
@@ -117,8 +130,8 @@ pub(crate) fn tell<M: Memory>(prev: Task<M>, ledger: &Ledger, left_cpu: u16, now
 
 /// Adds a turn of a CPU to this CPU's record; 0 if it ended before the wait began.
 ///
-/// A function that the verifier checks once, not at each of 64 calls (5.6 and later): inlined, it took more
-/// than 100 s. So it takes numbers alone; pointers would need 5.12.
+/// A function that the verifier checks once, not at each call (5.6 and later): inlined, 64 took more than
+/// 100 s. So it takes numbers alone; pointers would need 5.12.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn add_turn(cpu: u32, number: u64, from_ns: u64) -> u64 {

@@ -41,7 +41,7 @@ pub use io::{
 pub use position::{DISTANCES, Distance, Position};
 pub use source::{DETAIL, KERNEL_INSTANCE, SOURCE_SHIFT, SOURCES, Source, UNNUMBERED};
 pub use traffic::Traffic;
-pub use turn::{CpuUser, QueueRecord, TURNS, Turn, Turns, USERS};
+pub use turn::{CpuUser, QueueRecord, SHORT_NS, TURNS, Turn, Turns, USERS};
 
 use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;

@@ -11,8 +11,11 @@
 use crate::{COMM_BYTES, Header};
 
 /// Turns that are kept of each CPU: a power of two, since it is also a mask. With slices of 3 ms these are
-/// the last 190 ms in which threads were queued.
-pub const TURNS: usize = 64;
+/// the last 380 ms in which threads were queued; with short turns only, 13 ms.
+pub const TURNS: usize = 128;
+/// Shorter turns are added up until their sum is as long, ns: a tenth of the shortest wait that is reported
+/// by default.
+pub const SHORT_NS: u64 = 100_000;
 /// Processes that a record distinguishes.
 pub const USERS: usize = 12;
 
@@ -39,6 +42,8 @@ pub struct Turn {
 pub struct Turns {
     /// Number of turns so far; the next one is kept at this number modulo [`TURNS`].
     pub count: u64,
+    /// Sum of the short turns since the last one that was kept for such, ns.
+    pub short_ns: u64,
     /// The last ones.
     pub turns: [Turn; TURNS],
 }
@@ -103,7 +108,7 @@ impl Turn {
 }
 
 const _: () = assert!(size_of::<Turn>() == 40 && size_of::<CpuUser>() == 32 && TURNS.is_power_of_two());
-const _: () = assert!(size_of::<Turns>() == 8 + TURNS * size_of::<Turn>());
+const _: () = assert!(size_of::<Turns>() == 16 + TURNS * size_of::<Turn>());
 const _: () = assert!(size_of::<QueueRecord>() == 40 + USERS * size_of::<CpuUser>());
 
 #[cfg(test)]

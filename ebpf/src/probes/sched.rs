@@ -72,13 +72,15 @@ fn switches<C: Arguments>(ctx: &C) -> i32 {
         switch_out(ctx, prev, ledger, now_ns, stolen_ns);
     }
     let next_ledger = next.ledger();
-    turns::ends(prev, next_ledger.is_some());
+    if next_ledger.is_some() && now_ns == 0 {
+        // SAFETY: the BPF helper has no preconditions.
+        now_ns = unsafe { bpf_ktime_get_ns() };
+        stolen_ns = steal::clock(prev);
+    }
+    // SAFETY: a ledger in a map value.
+    let is_awaited = next_ledger.is_some_and(|ledger| wait::is_long(unsafe { &*ledger }, now_ns));
+    turns::ends(prev, is_awaited);
     if let Some(ledger) = next_ledger {
-        if now_ns == 0 {
-            // SAFETY: the BPF helper has no preconditions.
-            now_ns = unsafe { bpf_ktime_get_ns() };
-            stolen_ns = steal::clock(prev);
-        }
         // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it
         // runs. The agent resolved the offset of an 8-byte member.
         unsafe {
