@@ -62,6 +62,7 @@ fn request(number: u64) -> Request {
             ending: Ending::Ended,
             edges_lost: 0,
             pause_ns: 0,
+            holder: None,
         }
     };
     Request {

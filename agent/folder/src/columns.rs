@@ -16,7 +16,9 @@ use super::{
     sample::Sample,
     table::{Access, Column, Table, Width, each},
 };
-use crate::phase::{Accounts, Counts, Ending, Helpers, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds};
+use crate::phase::{
+    Accounts, Counts, Ending, Helpers, Holder, Mark, Phase, PhaseKind, Thread, ThreadId, TraceIds,
+};
 use crate::untrusted::Untrusted;
 
 /// A word that is known only when the run is over.
@@ -82,6 +84,7 @@ pub(super) static PHASES: LazyLock<Table<PhaseRow>> = LazyLock::new(|| Table {
             ending: Ending::Ended,
             edges_lost: 0,
             pause_ns: 0,
+            holder: None,
         },
         warmup: false,
         cause: None,
@@ -199,8 +202,44 @@ fn interval() -> Vec<Column<PhaseRow>> {
     }));
     let shared = flag!(PhaseRow: "helper_shared", "other requests were in flight: an equal share", phase.helpers.shared);
     let partial = flag!(PhaseRow: "helper_partial", "some helpers are in no sum", phase.helpers.partial);
-    columns.extend([shared, partial].map(|column| Column { may_lack: true, ..column }));
+    columns.extend(
+        [shared, partial].into_iter().chain(holder()).map(|column| Column { may_lack: true, ..column }),
+    );
     columns
+}
+
+/// What its thread did for the longest time while it was suspended; set together or not at all.
+fn holder() -> [Column<PhaseRow>; 3] {
+    fn of(row: &mut PhaseRow) -> &mut Holder {
+        row.phase.holder.get_or_insert_with(|| Box::new(Holder { request: 0, phase: None, ns: 0 }))
+    }
+    let number = |name, help, get: fn(&Holder) -> u64, set: fn(&mut Holder, u64)| {
+        let get = Box::new(move |row: &PhaseRow| row.phase.holder.as_deref().map(get));
+        Column::new(
+            name,
+            help,
+            Access::OptionalInteger { get, set: Box::new(move |row, ns| set(of(row), ns)) },
+        )
+    };
+    let phase = Access::Word {
+        get: Box::new(|row: &PhaseRow| Some(row.phase.holder.as_deref()?.phase.as_ref()?.stored())),
+        set: Box::new(|row, word| {
+            of(row).phase = Some(word.clone());
+            word.stored().len() as u64 <= NAME_BYTES.most
+        }),
+        optional: true,
+    };
+    [
+        number(
+            "held_by_request",
+            "request whose phase had the thread for the longest time while this one was suspended; 0 for code \
+             outside of phases",
+            |holder| holder.request,
+            |holder, number| holder.request = number,
+        ),
+        Column::new("held_by_phase", "that phase; none for code outside of phases", phase),
+        number("held_by_ns", "its time there meanwhile, ns", |holder| holder.ns, |holder, ns| holder.ns = ns),
+    ]
 }
 
 fn circumstances() -> Vec<Column<PhaseRow>> {

@@ -5,8 +5,8 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::sample::Sample;
 use crate::phase::{
-    Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, InFlight, KEPT, LISTED, Mark,
-    Phase, PhaseKind, QueueUser, QueueUsers, Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
+    Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, Holder, InFlight, KEPT, LISTED,
+    Mark, Phase, PhaseKind, QueueUser, QueueUsers, Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
 };
 
 fn thread_id() -> impl Strategy<Value = ThreadId> {
@@ -41,6 +41,11 @@ fn helpers() -> impl Strategy<Value = Helpers> {
     )
 }
 
+fn holder() -> impl Strategy<Value = Box<Holder>> {
+    let phase = any::<Option<String>>().prop_map(|phase| phase.map(Into::into));
+    (any::<[u64; 2]>(), phase).prop_map(|([request, ns], phase)| Box::new(Holder { request, phase, ns }))
+}
+
 fn phase() -> impl Strategy<Value = Phase> {
     let kind = prop_oneof![Just(PhaseKind::Phase), Just(PhaseKind::Queue), Just(PhaseKind::Process)];
     let ending = prop_oneof![
@@ -58,10 +63,10 @@ fn phase() -> impl Strategy<Value = Phase> {
     ];
     let numbers = any::<[u64; 6]>();
     let sums = (any::<[u64; ACCOUNTS]>(), counts(), helpers());
-    let made = (any::<bool>(), 0..SOURCES, any::<Option<u32>>());
+    let made = (any::<bool>(), 0..SOURCES, any::<Option<u32>>(), option::of(holder()));
     (kind, ending, name, thread_id(), numbers, made, sums, trace()).prop_map(
         |(kind, ending, name, thread, numbers, made, (accounts, counts, helpers), trace)| {
-            let (name_damaged, source, status) = made;
+            let (name_damaged, source, status, holder) = made;
             let [request, start_ns, duration_ns, suspended_ns, edges_lost, pause_ns] = numbers;
             Phase {
                 id: 0,
@@ -78,6 +83,7 @@ fn phase() -> impl Strategy<Value = Phase> {
                 accounts: Accounts(accounts),
                 counts,
                 pause_ns,
+                holder,
                 helpers,
                 trace,
                 ending,

@@ -45,6 +45,7 @@ fn request(id: u64) -> Request {
         ending: Ending::Ended,
         edges_lost: 0,
         pause_ns: 0,
+        holder: None,
     };
     Request { phases: vec![phase] }
 }

@@ -49,6 +49,7 @@ fn request(number: u64, name: &str, locked_ns: u64) -> Request {
             ending: Ending::Ended,
             edges_lost: 0,
             pause_ns: 0,
+            holder: None,
         }],
     }
 }

@@ -214,5 +214,6 @@ fn phase(id: u64, parent: Option<u64>, name: &str, start_ns: u64, parts: &[(Acco
         ending: Ending::Ended,
         edges_lost: 0,
         pause_ns: 0,
+        holder: None,
     }
 }

@@ -63,6 +63,7 @@ fn request(id: u64, name: &str, duration_ns: u64) -> Request {
             ending: Ending::Ended,
             edges_lost: 0,
             pause_ns: 0,
+            holder: None,
         }],
     }
 }

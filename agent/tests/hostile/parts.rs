@@ -132,6 +132,7 @@ impl Shape {
             ending: Ending::Ended,
             edges_lost: 0,
             pause_ns: 0,
+            holder: None,
         }
     }
 }

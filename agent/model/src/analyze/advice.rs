@@ -15,6 +15,8 @@ const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/advice.json"));
 pub const IN_FLIGHT: &str = "poll.in_flight";
 /// Key of the advice on reads and writes that a control group's limit held back.
 pub const HELD_BACK: &str = "block_io.held_back";
+/// Key of the advice on phases whose thread did other work while they were suspended.
+pub const HELD_UP: &str = "suspended.held";
 /// Key for all accounts of helpers without a separate entry.
 const ANY_HELPER: &str = "helper.*";
 /// How a source begins in the table, and the text that replaces it.
@@ -95,7 +97,7 @@ mod tests {
     /// Keys by whose processes had the CPU.
     const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
     /// Those of what most waits of a cause were for.
-    const OF_WAITS: [&str; 2] = [IN_FLIGHT, HELD_BACK];
+    const OF_WAITS: [&str; 3] = [IN_FLIGHT, HELD_BACK, HELD_UP];
 
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn every_advice_is_short_and_says_who_says_so() {
-        let known = ["kernel documentation: ", "measured: ", "MLPerf LoadGen, "];
+        let known = ["kernel documentation: ", "measured: ", "MLPerf LoadGen, ", "Python documentation, "];
         let authors: Vec<String> = STUDIES.iter().map(|(_, authors)| format!("{authors}: ")).collect();
         for (cause, Advice { text, source }) in parse(TEXT).expect("the table is ours") {
             assert!(text.ends_with('.') && text.len() <= 220 && text.is_ascii(), "{cause}: {text}");

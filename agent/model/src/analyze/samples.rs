@@ -122,6 +122,7 @@ impl Sample {
             ending: Ending::Ended,
             edges_lost: 0,
             pause_ns: 0,
+            holder: None,
         }
     }
 

@@ -17,6 +17,9 @@ pub const OTHER_PHASES: &str = "(other phases)";
 /// Requests whose names came after there was room for more.
 pub const OTHER_REQUESTS: &str = "(other requests)";
 
+/// Clocks of two CPUs may differ by as much.
+const CLOCK_NS: u128 = 1_000;
+
 /// Places in one tree.
 const PLACES: usize = 64;
 /// Places in all trees of a run. Each costs up to 160 KB while the run is read, half of that where nothing
@@ -210,8 +213,8 @@ fn parents(phases: &[Phase]) -> Vec<usize> {
 pub(super) struct Leaves {
     /// Place and its own time, in the order of the phases; a place may come more than once.
     pub(super) own: Vec<(PlaceId, Split)>,
-    /// Time of nested phases beyond their parent's, because they ran on other threads beside it. It is no
-    /// part of the request's latency.
+    /// Time of nested phases beyond their parent's: phases that were open at the same time, on several threads
+    /// or suspended on one. It is no part of the request's latency.
     pub(super) overlapping_ns: u128,
 }
 
@@ -221,16 +224,22 @@ impl Leaves {
     /// time that its parent never had: it stays out, so that no part is negative or counted twice.
     pub(super) fn of(request: &Request, located: &Located) -> Self {
         let mut left: Vec<Split> = Vec::with_capacity(request.phases.len());
+        // What each phase has left for nested ones. A phase that leaves its thread before the one around it is
+        // suspended for longer, and this one has the time on the CPU: only sums tell that phases overlap.
+        let mut room: Vec<u128> = Vec::with_capacity(request.phases.len());
         let mut overlapping_ns = 0;
         for (index, (phase, &parent)) in request.phases.iter().zip(&located.parents).enumerate() {
             let whole = Split::of(phase);
             // A queue lies before its request and takes nothing from it.
+            room.push(whole.total_ns());
             if index == 0 || phase.kind == PhaseKind::Queue {
                 left.push(whole);
                 continue;
             }
+            let beyond_ns = whole.total_ns().saturating_sub(room[parent]);
+            room[parent] = room[parent].saturating_sub(whole.total_ns());
+            overlapping_ns += if beyond_ns > CLOCK_NS { beyond_ns } else { 0 };
             let taken = left[parent].take(&whole);
-            overlapping_ns += whole.total_ns() - taken.total_ns();
             left.push(taken);
         }
         Self { own: located.places.iter().copied().zip(left).collect(), overlapping_ns }

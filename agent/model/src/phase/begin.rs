@@ -146,8 +146,9 @@ impl Pairing {
 
     /// Puts a phase onto the thread that it is on.
     pub(super) fn stack(&mut self, id: u64) {
+        let Some(Place::On(thread, begin)) = self.open.get(&id).map(|open| open.place) else { return };
+        self.note_turn(thread, begin.time_ns);
         let Some(open) = self.open.get_mut(&id) else { return };
-        let Place::On(thread, begin) = open.place else { return };
         let Some(state) = self.threads.get_mut(thread) else { return };
         state.within.begins(&begin);
         open.stands = state.stack.push(Entry {

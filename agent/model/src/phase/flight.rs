@@ -45,10 +45,10 @@ impl Pairing {
 
     /// A request goes on that was on no thread until now.
     pub(super) fn resumed(&mut self, open: &OpenPhase, now_ns: u64) {
-        if let Place::Suspended(since_ns) = open.place
+        if let Place::Suspended(away) = open.place
             && open.root == open.phase.id
         {
-            self.waits.suspended(open.key.tgid, open.root, (since_ns, now_ns));
+            self.waits.suspended(open.key.tgid, open.root, (away.since_ns, now_ns));
         }
     }
 }

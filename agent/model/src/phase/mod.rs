@@ -27,6 +27,7 @@ mod lives;
 mod moves;
 mod names;
 mod neighbours;
+mod occupied;
 mod open;
 mod output;
 pub mod pairing;
@@ -65,7 +66,7 @@ pub use self::{
     sources::{Made, Sources, Told},
     thread_id::ThreadId,
     unfinished::{AllUnfinished, Doing, Fate, Looked, OpenWait, Others, ReadLedger, UNFINISHED, Unfinished},
-    values::{Ending, Mark, PairingLosses, Phase, PhaseKind, Request, Thread, TraceIds, WARMUP},
+    values::{Ending, Holder, Mark, PairingLosses, Phase, PhaseKind, Request, Thread, TraceIds, WARMUP},
     wait::{Blame, InFlight, Wait, WaitedIo},
 };
 

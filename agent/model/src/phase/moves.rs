@@ -3,7 +3,8 @@
 use guestscope_contract::{KERNEL_INSTANCE, WITH_INNER};
 
 use super::{
-    open::Place,
+    occupied::{self, Piece},
+    open::{OpenPhase, Place},
     pairing::{Edge, Pairing},
     snapshot::Snapshot,
     thread_id::ThreadId,
@@ -37,7 +38,13 @@ impl Pairing {
             self.note_segment(id, &now);
             self.unstack(id, false, Some(&now));
             if let Some(open) = self.open.get_mut(&id) {
+                let was_on = open.place;
                 open.settle(&now);
+                if let (Place::On(thread, _), Place::Suspended(away)) = (was_on, &mut open.place)
+                    && thread == edge.thread
+                {
+                    away.left = self.threads.get(thread).map(|state| (thread, state.outside_ns(&now)));
+                }
                 self.suspended.insert((open.key.tgid, id));
             }
             self.note_suspended(id);
@@ -75,12 +82,48 @@ impl Pairing {
         // Entered twice: that segment ends here.
         self.note_segment(id, until);
         self.unstack(id, false, Some(until));
+        self.note_turn(thread, now.time_ns);
         let Some(mut open) = self.open.remove(&id) else { return };
         self.resumed(&open, until.time_ns);
+        self.note_holders(&mut open, (thread, now));
         open.settle(until);
         open.go_on(thread, now);
         self.open.insert(id, open);
         self.stack(id);
         self.note_suspended(id);
+    }
+
+    /// Another phase is the innermost one of a thread from then on.
+    pub(super) fn note_turn(&mut self, thread: ThreadId, now_ns: u64) {
+        let Some(state) = self.threads.get_mut(thread) else { return };
+        let Some(begin_ns) = state.occupied.turn(now_ns) else { return };
+        let of_process = (thread.tgid, 0)..=(thread.tgid, u64::MAX);
+        if self.suspended.range(of_process).next().is_none() {
+            return;
+        }
+        let top = state.stack.top().and_then(|top| Some((top.root, &self.open.get(&top.id)?.phase.name)));
+        if let Some((root, name)) = top {
+            let request = self.open.get(&root).map_or(0, |open| open.phase.request);
+            state.occupied.keep(Piece { begin_ns, end_ns: now_ns, root, request, name: name.clone() });
+        }
+    }
+
+    /// A suspended phase continues on this thread: notes what the thread did meanwhile. A phase around others
+    /// was suspended with them, and they have the holders.
+    fn note_holders(&self, open: &mut OpenPhase, (thread, now): (ThreadId, &Snapshot)) {
+        let (Place::Suspended(away), Some(state)) = (open.place, self.threads.get(thread)) else { return };
+        let mut holders = state.occupied.by_others(open.root, (away.since_ns, now.time_ns));
+        if let Some((_, before_ns)) = away.left.filter(|(left, _)| *left == thread) {
+            holders.extend(occupied::outside(before_ns, state.outside_ns(now)));
+        }
+        let held_ns: u64 = holders.iter().map(|holder| holder.ns).sum();
+        let most_ns = now.time_ns.saturating_sub(away.since_ns);
+        open.phase.counts.suspended_held_ns += held_ns.min(most_ns);
+        if open.children == 0 {
+            for holder in holders {
+                occupied::add(&mut open.holders, holder);
+            }
+            occupied::keep_longest(&mut open.holders);
+        }
     }
 }

@@ -15,9 +15,10 @@ use super::{
     helpers::{Processes, Share},
     ids::IdSource,
     key::PhaseKey,
+    occupied::{self, Away},
     snapshot::Snapshot,
     thread_id::ThreadId,
-    values::{Ending, Phase, PhaseKind, Request, TraceIds},
+    values::{Ending, Holder, Phase, PhaseKind, Request, TraceIds},
 };
 use crate::untrusted::Untrusted;
 
@@ -59,8 +60,8 @@ const _: () = assert!(size_of::<OpenPhase>() <= 1_400 && size_of::<Phase>() <= 7
 pub(crate) enum Place {
     /// On a thread, since this snapshot.
     On(ThreadId, Snapshot),
-    /// On no thread, since this time.
-    Suspended(u64),
+    /// On no thread.
+    Suspended(Away),
 }
 
 /// A phase that has begun.
@@ -88,6 +89,8 @@ pub(crate) struct OpenPhase {
     pub(crate) is_listed: bool,
     /// Whether it has turned out to be no request.
     pub(crate) was_none: bool,
+    /// What its threads did while it was suspended, the longest.
+    pub(crate) holders: Vec<Holder>,
     pub(crate) phase: Phase,
 }
 
@@ -115,6 +118,7 @@ impl OpenPhase {
             held: None,
             is_listed: false,
             was_none: false,
+            holders: Vec::new(),
             phase,
         }
     }
@@ -131,11 +135,11 @@ impl OpenPhase {
                 self.phase.accounts.add(&accounts);
                 self.phase.counts.add(&counts);
             }
-            Place::Suspended(since_ns) => {
-                self.phase.suspended_ns += now.time_ns.saturating_sub(since_ns);
+            Place::Suspended(away) => {
+                self.phase.suspended_ns += now.time_ns.saturating_sub(away.since_ns);
             }
         }
-        self.place = Place::Suspended(now.time_ns.max(self.last_ns()));
+        self.place = Place::Suspended(Away::since(now.time_ns.max(self.last_ns())));
     }
 
     /// Goes on, on a thread at this snapshot of it. Not before the last segment ended: the clocks of two CPUs
@@ -149,18 +153,20 @@ impl OpenPhase {
     pub(crate) fn abandon(&mut self, time_ns: u64) {
         let last_ns = self.last_ns();
         self.phase.suspended_ns += time_ns.saturating_sub(last_ns);
-        self.place = Place::Suspended(time_ns.max(last_ns));
+        self.place = Place::Suspended(Away::since(time_ns.max(last_ns)));
     }
 
     fn last_ns(&self) -> u64 {
         match self.place {
             Place::On(_, begin) => begin.time_ns,
-            Place::Suspended(since_ns) => since_ns,
+            Place::Suspended(away) => away.since_ns,
         }
     }
 
     /// Finishes it. Its duration is the sum of its times, so that both agree to the nanosecond.
     pub(crate) fn finish(&mut self, ending: Ending) {
+        occupied::keep_longest(&mut self.holders);
+        self.phase.holder = self.holders.drain(..).next().map(Box::new);
         self.phase.duration_ns = self.phase.accounts.total_ns() + self.phase.suspended_ns;
         self.phase.ending = ending;
     }
@@ -303,6 +309,7 @@ pub(crate) fn begun(id: u64, kind: PhaseKind, name: Untrusted, thread: ThreadId,
         pause_ns: 0,
         source: Source::Marker,
         status: None,
+        holder: None,
     }
 }
 

@@ -257,6 +257,10 @@ impl Pairing {
             self.suspended.remove(&(open.key.tgid, id));
             return;
         };
+        if let Some(now) = now {
+            self.note_turn(thread, now.time_ns);
+        }
+        let Some(open) = self.open.get_mut(&id) else { return };
         let Some(state) = self.threads.get_mut(thread) else { return };
         let Some(entry) = state.stack.remove(open.stands, id) else { return };
         state.comes_out(now);

@@ -4,7 +4,14 @@
 
 use guestscope_contract::{COMM_BYTES, is_at_mark};
 
-use super::{ios::Ios, snapshot::Snapshot, stack::Stack, unfinished::LastWait, within::Within};
+use super::{
+    ios::Ios,
+    occupied::{self, Occupied},
+    snapshot::Snapshot,
+    stack::Stack,
+    unfinished::LastWait,
+    within::Within,
+};
 use crate::untrusted::Untrusted;
 
 /// Copies of the library that are distinguished per thread; programs have one or two. The oldest are dropped
@@ -43,6 +50,8 @@ pub(crate) struct ThreadState {
     left_out: u64,
     /// Time inside phases.
     pub(crate) within: Within,
+    /// The phases that were innermost on it.
+    pub(crate) occupied: Occupied,
     /// Details that are open on it and are no phases: copy of the library, token.
     pub(crate) alone: Vec<(u16, u64)>,
     /// Phases that it began.
@@ -94,6 +103,11 @@ impl ThreadState {
         if self.stack.top().is_none() {
             self.within.ends(now);
         }
+    }
+
+    /// Time so far that it was busy outside of phases, ns.
+    pub(crate) fn outside_ns(&self, now: &Snapshot) -> u64 {
+        occupied::outside_ns(now, &self.within.spent_by(now))
     }
 
     /// Takes note of an edge's number.

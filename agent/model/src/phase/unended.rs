@@ -97,7 +97,7 @@ impl Pairing {
         }
         path.reverse();
         let (thread, doing, others) = match leaf.place {
-            Place::Suspended(since_ns) => (leaf.phase.thread, Doing::Suspended { since_ns }, None),
+            Place::Suspended(away) => (leaf.phase.thread, Doing::Suspended { since_ns: away.since_ns }, None),
             Place::On(thread, _) => {
                 let (doing, others) = self.state_of(thread, ledger);
                 (thread, doing, others)

@@ -128,6 +128,19 @@ pub struct Phase {
     pub source: Source,
     /// Status by the number of its protocol (HTTP, gRPC); none for a phase without one.
     pub status: Option<u32>,
+    /// What its thread did for the longest time while the phase was suspended.
+    pub holder: Option<Box<Holder>>,
+}
+
+/// What a thread did while a phase was suspended that continued on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Number that the program gave to the request of that phase; 0 outside of phases.
+    pub request: u64,
+    /// Name of the phase; none for code outside of phases.
+    pub phase: Option<Untrusted>,
+    /// Its time on the thread meanwhile, ns.
+    pub ns: u64,
 }
 
 /// An outermost phase with everything inside it: one trace. `phases[0]` is the outermost one.

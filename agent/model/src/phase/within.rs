@@ -34,6 +34,17 @@ impl Within {
         self.spent
     }
 
+    /// The same up to this snapshot, if it is inside now.
+    pub(crate) fn spent_by(&self, now: &Snapshot) -> Accounts {
+        let mut spent = self.spent;
+        if let Some(since) = self.since {
+            for ((sum, now), before) in spent.0.iter_mut().zip(now.accounts.0).zip(since.accounts.0) {
+                *sum += now.saturating_sub(before);
+            }
+        }
+        spent
+    }
+
     /// The thread is inside a phase from then on.
     pub(crate) fn begins(&mut self, at: &Snapshot) {
         let at = if at.time_ns < self.until.time_ns { self.until } else { Point::of(at) };

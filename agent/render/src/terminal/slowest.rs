@@ -158,8 +158,7 @@ pub(super) fn notes(page: &mut Page, group: &Group) {
     let share = |part: u64| percent(part as f64 / group.latency.count.max(1) as f64);
     if group.overlapping > 0 {
         let (requests, share) = (counted(group.overlapping, "request", "requests"), share(group.overlapping));
-        let words =
-            format!("in {requests} ({share}) phases ran on other threads at once: shares can exceed 100 %");
+        let words = format!("in {requests} ({share}) phases overlapped in time: shares can exceed 100 %");
         page.sentence(&words, Emphasis::Faint);
     }
     if group.lossy > 0 {

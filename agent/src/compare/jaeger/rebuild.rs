@@ -125,6 +125,7 @@ fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
         accounts: Accounts::default(),
         counts: Counts::default(),
         pause_ns: 0,
+        holder: None,
         helpers: Helpers::default(),
         trace: TraceIds::default(),
         ending: span.ending.as_deref().map_or(Some(Ending::Ended), Ending::by_name)?,

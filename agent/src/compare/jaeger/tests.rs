@@ -46,6 +46,7 @@ fn bare(at: u64, parent: Option<u64>) -> Phase {
         accounts: Accounts([MS, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         counts: Counts::default(),
         pause_ns: 0,
+        holder: None,
         helpers: Helpers::default(),
         trace: TraceIds {
             trace_id: [7; 16],

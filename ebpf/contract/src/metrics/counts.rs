@@ -138,6 +138,9 @@ metrics! {
     WakeupDelay wakeup_delay_ns = overlay "runq.wakeup" ns, Scheduler, Bits64(ledger.wakeup_delay_ns);
     /// It waited for a socket, by what it read next: a part of `poll`, an estimate.
     PollNet poll_net_ns = overlay "poll.net" ns, Sockets, Bits64(beside.poll_net_ns);
+    /// Meanwhile the thread on which it continued ran other requests, or code outside of phases: a part of
+    /// `suspended`, at least.
+    SuspendedHeld suspended_held_ns = overlay "suspended.held" ns, Marks, Bits64();
     /// A hypervisor ran somebody else: a part of `cpu`.
     Steal steal_ns = overlay "steal" ns, Hypervisor, Bits64(ledger.stolen_ns);
     /// Waits for a CPU in which its group was out of quota.

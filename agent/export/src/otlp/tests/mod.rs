@@ -111,6 +111,7 @@ pub(super) fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Ph
         ending: Ending::Ended,
         edges_lost: 0,
         pause_ns: 0,
+        holder: None,
     }
 }
 

@@ -154,7 +154,11 @@ impl Case {
             let usual = typical.own.iter().find(|(other, _)| *other == place);
             let (mine, usual) = (split.get(&place).unwrap_or(&nothing), usual.map_or(&nothing, |one| &one.1));
             let (ns, typical_ns) = (mine.number_of(cause), usual.number_of(cause));
-            let part = Part { cause, excess_ns, ns, typical_ns, evidence: Evidence::default() };
+            let mut evidence = Evidence::default();
+            if cause == Cause::Suspended && excess_ns > 0 {
+                evidence.waits = holders(request, located, place, &own);
+            }
+            let part = Part { cause, excess_ns, ns, typical_ns, evidence };
             by_place.entry(place).or_default().push(part);
         }
         let mut phases: Vec<(PlaceId, CasePhase)> = by_place
@@ -338,6 +342,19 @@ impl Trail {
         let queued_ns = latency_ns(request).saturating_sub(root.duration_ns);
         Self { spans: spans.collect(), places, phase_of, tids, queued_ns, duration_ns: root.duration_ns, own }
     }
+}
+
+/// What had the threads of the phases at a place while these were suspended.
+fn holders(
+    request: &Request,
+    located: &Located,
+    place: PlaceId,
+    own: &HashMap<PlaceId, Events>,
+) -> Option<Waits> {
+    let held_ns = own.get(&place).map_or(0, |own| counts::event(own, Metric::SuspendedHeld));
+    let here = request.phases.iter().zip(&located.places).filter(|(_, of)| **of == place);
+    let holders = here.filter_map(|(phase, _)| phase.holder.as_deref());
+    (held_ns > 0).then(|| Waits::of_holders(held_ns, holders))
 }
 
 fn sampled(part: &Part, own: &Events, usual: &Usual, place: PlaceId) -> Option<Sampled> {

@@ -135,8 +135,8 @@ pub(super) const fn relevant(cause: Cause) -> &'static [Metric] {
             &[Metric::SwitchVoluntary]
         }
         Cause::Overlay(Overlay::Fault) => &[Metric::FaultMinor, Metric::FaultMajor],
+        Cause::Suspended => &[Metric::SuspendedHeld],
         Cause::Overlay(Overlay::Spin | Overlay::Syscall | Overlay::Irq)
-        | Cause::Suspended
         | Cause::Queue
         | Cause::Handoff
         | Cause::Steal

@@ -57,6 +57,13 @@ pub enum Culprit {
         /// How many were under way, in the wait with the most of them.
         most: InFlight,
     },
+    /// A phase of another request that had the thread on which the suspended phase continued.
+    Phase {
+        /// Its name; none for code outside of phases.
+        name: Option<Untrusted>,
+        /// The number that the program gave to its request; none for several requests.
+        request: Option<u64>,
+    },
     /// A CPU quota: that of the thread's control group, or of one above it.
     Group {
         /// The path of the thread's group as the guest names it.
@@ -116,6 +123,17 @@ impl Culprit {
             most.writes = most.writes.max(more.writes);
             return true;
         }
+        if let (Culprit::Ran { pid, .. }, Culprit::Ran { pid: of, .. }) = (&*self, other) {
+            // Threads of one process have names of their own.
+            return pid == of;
+        }
+        if let (Culprit::Phase { name, request }, Culprit::Phase { name: of, request: another }) =
+            (&mut *self, other)
+            && name == of
+        {
+            *request = request.filter(|request| Some(*request) == *another);
+            return true;
+        }
         self == other
     }
 
@@ -129,6 +147,7 @@ impl Culprit {
             | Culprit::TimedOut
             | Culprit::Device { .. }
             | Culprit::InFlight { .. }
+            | Culprit::Phase { .. }
             | Culprit::Group { .. }
             | Culprit::Syscall(_)
             | Culprit::Unknown

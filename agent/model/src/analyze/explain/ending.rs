@@ -112,12 +112,21 @@ impl Explained {
             return most.map_or(cause.name(), |(_, whose)| whose.advice());
         }
         let (all, total_ns) = self.culprits(cause);
+        if cause == Cause::Suspended && i128::from(total_ns) * 2 >= self.excess_by(cause) {
+            return advice::HELD_UP;
+        }
         let most = all.first().filter(|one| one.ns > total_ns / 2);
         match most.map(|one| &one.culprit) {
             Some(Culprit::InFlight { .. }) => advice::IN_FLIGHT,
             Some(Culprit::Device { is_held: true, .. }) => advice::HELD_BACK,
             _ => cause.name(),
         }
+    }
+
+    /// The parts of the explained requests' excess that one cause explains, as far as they are more than
+    /// usual, ns.
+    fn excess_by(&self, cause: Cause) -> i128 {
+        self.cases.iter().map(|case| i128::from(case.excess_by(cause).max(0))).sum()
     }
 
     /// Time that such processes had the CPU while the explained requests were queued for it, ns.

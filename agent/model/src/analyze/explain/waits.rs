@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use guestscope_contract::Account;
 
-use crate::phase::Wait;
+use crate::phase::{Holder, Wait};
 
 use super::culprit::{Culprit, Guilt};
 
@@ -68,6 +68,24 @@ impl Waits {
     pub(super) const fn new(account_ns: u64) -> Self {
         let least_ns = account_ns / MATTERS;
         Self { count: 0, total_ns: 0, longest: Vec::new(), by: Vec::new(), least_ns }
+    }
+
+    /// What had the thread of a phase while it was suspended, for this long in all, ns.
+    pub(super) fn of_holders<'a>(held_ns: u64, holders: impl Iterator<Item = &'a Holder>) -> Self {
+        let mut waits = Self { total_ns: held_ns, ..Self::new(held_ns) };
+        let mut left_ns = held_ns;
+        for holder in holders {
+            let culprit = Culprit::Phase { name: holder.phase.clone(), request: Some(holder.request) };
+            let ns = holder.ns.min(left_ns);
+            left_ns -= ns;
+            waits.count += 1;
+            add(&mut waits.by, &culprit, ns, 0);
+        }
+        if left_ns > 0 {
+            add(&mut waits.by, &Culprit::Others, left_ns, 0);
+        }
+        waits.settle();
+        waits
     }
 
     /// Adds a part of a wait: `ns` of it, from `after_ns` after the start of the request on; `guilty`: its

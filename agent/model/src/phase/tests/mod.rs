@@ -10,6 +10,7 @@ mod connections;
 mod contract;
 mod garbage;
 mod goroutines;
+mod held_up;
 mod helpers;
 mod ios;
 mod lives;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use guestscope_contract::Source;
 
 use crate::phase::{
-    Accounts, Counts, Ending, Helpers, KEPT, Metric, Phase, PhaseKind, Request, ThreadId, Wait,
+    Accounts, Counts, Ending, Helpers, Holder, KEPT, Metric, Phase, PhaseKind, Request, ThreadId, Wait,
     pairing::{Output, Pairing},
 };
 
@@ -95,6 +95,10 @@ fn row(phase: &Phase, request: &Request) -> [String; 4] {
         if phase.name_damaged { "name damaged".to_owned() } else { String::new() },
         if phase.source == Source::Marker { String::new() } else { format!("from {}", phase.source.name()) },
         phase.status.map_or_else(String::new, |status| format!("status {status}")),
+        phase.holder.as_deref().map_or_else(String::new, |Holder { request, phase, ns }| match phase {
+            Some(name) => format!("held by {name} #{request} {ns}"),
+            None => format!("held from outside {ns}"),
+        }),
     ];
     let end_ns = phase.start_ns + phase.duration_ns;
     let span = format!("{}..{end_ns}", phase.start_ns);

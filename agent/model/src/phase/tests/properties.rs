@@ -96,7 +96,10 @@ fn check_phases(model: &Model, outputs: &[Output]) -> Result<(), TestCaseError> 
         prop_assert_eq!(phase.start_ns, expected.start_ns);
         prop_assert_eq!(phase.accounts, Accounts(expected.accounts));
         prop_assert_eq!(phase.suspended_ns, expected.suspended_ns);
-        prop_assert_eq!(phase.counts, Counts::default());
+        let held_ns = phase.counts.suspended_held_ns;
+        prop_assert!(held_ns <= phase.suspended_ns);
+        prop_assert!(phase.holder.iter().all(|holder| holder.ns <= held_ns));
+        prop_assert_eq!(phase.counts, Counts { suspended_held_ns: held_ns, ..Counts::default() });
         prop_assert_eq!((Some(phase.ending), phase.edges_lost), (expected.ending, 0));
         prop_assert_eq!((phase.request, phase.name_damaged), (index(phase.id) as u64, false));
         if let Some(parent) = phase.parent.map(|id| by_id[&id]) {

@@ -21,9 +21,10 @@ use crate::{
 use super::{
     super::{
         slowest::did,
-        units::{bytes, counted, duration, durations, thousands},
+        units::{counted, duration, durations, thousands},
         waits_for,
     },
+    counted::{disk, is_as_usual, mean, network, number},
     facts::ExplainFacts,
     limited, syscalls,
 };
@@ -128,6 +129,14 @@ fn is_far(one: &Compared) -> bool {
 impl Words<'_> {
     /// `2 waits (29.9 and 21.0 ms), behind stress-ng (pid 991)`.
     fn waits(&self, waits: &Waits, part: &Part) -> Vec<String> {
+        if part.cause == Cause::Suspended {
+            let culprits = self.culprits(&waits.by, waits.total_ns);
+            let by = if culprits.is_empty() { "" } else { " by " };
+            return vec![format!(
+                "its thread was taken for {} of it{by}{culprits}",
+                duration(waits.total_ns)
+            )];
+        }
         let mut clauses = Vec::new();
         let longest: Vec<u64> = waits.longest.iter().map(|one| one.ns).collect();
         let count = counted(waits.count, "wait", "waits");
@@ -197,6 +206,11 @@ impl Words<'_> {
                 let up_to = if by.count > 1 { "up to " } else { "" };
                 format!("{up_to}{}", waits_for::in_flight(name, *most))
             }
+            Culprit::Phase { name: Some(name), request: Some(number) } => {
+                format!("{name} of request #{number}")
+            }
+            Culprit::Phase { name: Some(name), request: None } => format!("{name} of other requests"),
+            Culprit::Phase { name: None, .. } => "code outside of phases".to_owned(),
             Culprit::Group { path } => limited::group_with_quota(path, &self.facts.limits),
             Culprit::Syscall(number) => match syscalls::name(*number).filter(|_| self.facts.same_syscalls) {
                 Some(name) => format!("in {name}"),
@@ -301,24 +315,6 @@ fn differs(Compared { count, typical, .. }: &Compared, one: &str, many: &str) ->
     is_more.then(|| format!("{} instead of {}", counted(*count, one, many), mean(*typical)))
 }
 
-/// Whether the count is within a twentieth, or half an event, of the typical one.
-fn is_as_usual(count: u64, typical: f64) -> bool {
-    (count as f64 - typical).abs() <= (typical / 20.0).max(0.5)
-}
-
-fn mean(typical: f64) -> String {
-    match typical {
-        _ if typical == 0.0 => "0".to_owned(),
-        _ if typical < 9.95 => format!("{typical:.1}"),
-        _ => thousands(typical.round() as u64),
-    }
-}
-
-fn number(part: &Part, metric: Metric) -> (u64, f64) {
-    let found = part.evidence.counts.iter().find(|one| one.metric == metric);
-    found.map_or((0, 0.0), |one| (one.count, one.typical))
-}
-
 /// `5,408 page faults as always, but 5.90 us each instead of 1.20 us`.
 fn faults(part: &Part) -> Option<String> {
     let (count, typical) = number(part, Metric::FaultMinor);
@@ -335,47 +331,6 @@ fn faults(part: &Part) -> Option<String> {
         true => format!("{count_text} as always, but {mine} each, where they usually cost next to nothing"),
         false => format!("{count_text} instead of {}, {mine} each", mean(typical)),
     })
-}
-
-/// `12 I/Os instead of 3.0, 4.10 ms in queues and 22.0 ms in the device; read 1.20 MB instead of 0 B`.
-fn disk(part: &Part) -> Vec<String> {
-    let (ios, usual) = number(part, Metric::BlockIo);
-    let mut clauses = Vec::new();
-    if ios > 0 {
-        let (queued_ns, device_ns) =
-            (number(part, Metric::BlockQueue).0, number(part, Metric::BlockDevice).0);
-        let usual = if is_as_usual(ios, usual) {
-            " as always".to_owned()
-        } else {
-            format!(" instead of {}", mean(usual))
-        };
-        let count = counted(ios, "I/O", "I/Os");
-        clauses.push(format!(
-            "{count}{usual}, {} in queues and {} in the device",
-            duration(queued_ns),
-            duration(device_ns)
-        ));
-    }
-    for (name, verb) in [(Metric::BlockReadBytes, "read"), (Metric::BlockWriteBytes, "written")] {
-        let (count, typical) = number(part, name);
-        if !is_as_usual(count, typical) {
-            clauses.push(format!("{verb} {} instead of {}", bytes(count), bytes(typical as u64)));
-        }
-    }
-    clauses
-}
-
-/// `3 answers took 41.0 ms (usually 2.10 ms), at least 1.20 ms of it on the way`.
-fn network(part: &Part) -> Option<String> {
-    let (answers, _) = number(part, Metric::NetResponse);
-    if answers == 0 {
-        return None;
-    }
-    let (took_ns, usual_ns) = number(part, Metric::NetResponseTime);
-    let (way_ns, _) = number(part, Metric::NetRoundTrip);
-    let count = counted(answers, "answer", "answers");
-    let (took, usual, way) = (duration(took_ns), duration(usual_ns as u64), duration(way_ns));
-    Some(format!("{count} took {took} (usually {usual}), at least {way} of it on the way"))
 }
 
 /// `31 of 70 samples instead of 2.1: 22.0 to 28.1 ms more`; for the program's own code only the share.

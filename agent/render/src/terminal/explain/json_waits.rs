@@ -59,6 +59,10 @@ pub(super) struct CulpritJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     writes_in_flight: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<Untrusted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<Untrusted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     syscall: Option<u32>,
@@ -112,6 +116,9 @@ pub(super) fn of_culprit(culprit: &Culprit) -> CulpritJson {
             writes_in_flight: Some(*writes),
             ..of("in_flight")
         },
+        Culprit::Phase { name, request } => {
+            CulpritJson { phase: name.clone(), request: *request, ..of("phase") }
+        }
         Culprit::Group { path } => CulpritJson { cgroup: Some(path.clone()), ..of("cgroup") },
         Culprit::Syscall(number) => CulpritJson { syscall: Some(*number), ..of("syscall") },
         Culprit::Unknown => of("unknown"),

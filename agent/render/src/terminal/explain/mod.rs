@@ -5,6 +5,7 @@
 //! block adds up to the excess in its first line.
 
 mod advised;
+mod counted;
 mod evidence;
 mod facts;
 mod json;
@@ -14,6 +15,8 @@ mod shown;
 pub(super) mod syscalls;
 mod tail;
 
+#[cfg(test)]
+mod held_up_tests;
 #[cfg(test)]
 mod tests;
 
@@ -129,7 +132,11 @@ fn render_who(page: &mut Page, explained: &Explained, advised: &[Advised], run: 
     }
     let of = counted(explained.cases.len() as u64, "slowest request", "slowest requests");
     let waits = counted(explained.waits_of(cause), "wait", "waits");
-    let text = format!("{}: {} in {waits} of the {of}, {culprits}", cause.name(), duration(total_ns));
+    let text = if cause == Cause::Suspended {
+        format!("suspended: the threads of the {of} were taken for {} by {culprits}", duration(total_ns))
+    } else {
+        format!("{}: {} in {waits} of the {of}, {culprits}", cause.name(), duration(total_ns))
+    };
     let text = page.safe(&text);
     fact(page, "who", &text, Emphasis::None);
 }

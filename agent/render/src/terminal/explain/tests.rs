@@ -43,7 +43,7 @@ pub(super) fn facts() -> ExplainFacts {
     }
 }
 
-fn explained(requests: &[Request], waits: Vec<Wait>, wanted: Wanted) -> Explanation {
+pub(super) fn explained(requests: &[Request], waits: Vec<Wait>, wanted: Wanted) -> Explanation {
     let mut explanation = Explanation::new(|| requests.iter().cloned(), wanted);
     let Ok(()) = explanation.add_waits(waits.into_iter().map(Ok::<_, Infallible>));
     explanation
