@@ -136,6 +136,16 @@ fn wakers(wait: &OpenWait, others: Others, is_now: bool) -> String {
             let wait = if is_now { "wait" } else { "waited" };
             format!("; all {} other threads of its process {wait} for locks as well", thousands(alive.into()))
         }
+        (alive, _) if locked > 0 => {
+            let waits = match (locked, is_now) {
+                (1, true) => "waits for a lock",
+                (_, true) => "wait for locks",
+                (1, false) => "waited for a lock",
+                (_, false) => "waited for locks",
+            };
+            let (locked, alive) = (thousands(locked.into()), thousands(alive.into()));
+            format!("; {locked} of {alive} other threads of its process {waits} as well")
+        }
         (alive, _) => format!("; {} other threads of its process {can} wake it", thousands(alive.into())),
     }
 }

@@ -63,6 +63,10 @@ impl Kind {
     }
 }
 
+const ALONE: &str =
+    "serve 41, for * in tokenize, waiting in futex (lock)*no other thread of its process was alive";
+const LOCKED: &str = "serve 41, for * in insert, waiting in futex (lock)*waited for a lock as well";
+
 pub(super) const KINDS: &[Kind] = &[
     // Locks, and threads that have the work.
     kind("mutex", &["lock"], &["thread {holder_tid} (holder)"], &["lock"]).quick(),
@@ -71,21 +75,25 @@ pub(super) const KINDS: &[Kind] = &[
     kind("gil-sleep", &["lock"], &["thread {c-caller_tid} (c-caller)"], &["lock"]),
     kind("gil-sort", &["lock"], &["thread {sorter_tid} (sorter)"], &["lock"]),
     kind("queue", &["lock"], &["thread {producer_tid} (producer)"], &["lock"]).quick(),
+    kind("future", &["lock"], &["(embedder)"], &["lock"]),
+    kind("condition", &["lock"], &["thread {scheduler_tid} (scheduler)"], &["lock"]),
     kind("semaphore", &["lock"], &["{holder_pid} (holder)"], &["lock"]),
     kind("flock", &["lock"], &["{holder_pid} (holder)"], &["lock"]).quick(),
     kind("record-lock", &["lock"], &["{holder_pid} (holder)"], &["lock"]),
     kind("join", &["lock"], &["(loader)"], &["lock"]),
-    kind("barrier", &["lock"], &["thread {late_tid} (late)"], &["lock"]).never(&["(early)"]),
+    kind("barrier", &["lock"], &["thread {late_tid} (late)"], &["lock"]).never(&["(early), which slept"]),
     // Time, children and peers.
     kind("sleep", &["sleep"], &["clock_nanosleep"], &["sleep"]).quick(),
     kind("back-off", &["sleep"], &["clock_nanosleep"], &["sleep"]),
     kind("wait-child", &["sleep"], &["(exporter)"], &["sleep"]),
+    kind("run-program", &["sleep"], &["(sleep)"], &["sleep"]),
     kind("signal-wait", &["sleep"], &["rt_sigtimedwait"], &["sleep"]),
     kind("pipe", &["other"], &["{tokenizer_pid} (tokenizer)"], &["other"]),
     kind("poll-child", &["poll"], &["{tokenizer_pid} (tokenizer)"], &["poll"]).quick(),
     kind("full-pipe", &["other"], &["{logger_pid} (logger)"], &["other"]),
     kind("peer", &["net"], &["{reranker_pid} (reranker)"], &["net"]).quick(),
     kind("unix-peer", &["net"], &["{reranker_pid} (reranker)"], &["net"]),
+    kind("full-socket", &["net"], &["{gateway_pid} (gateway)"], &["net"]),
     kind("stranger-peer", &["net"], &["{beside_pid} (reranker)"], &["net"]).beside(),
     kind("udp-timeout", &["poll"], &["time limit"], &["poll"]).quick(),
     kind("socket-timeout", &["net"], &["time limit", "recvfrom"], &["net"]),
@@ -119,9 +127,14 @@ pub(super) const KINDS: &[Kind] = &[
     kind("io-limit", &["block_io"], &["{group}"], &["limit.io", "block_io.held_back"]),
     kind("cpu-set", &["runq"], &["augmenter (pid {augmenter_pid})"], &["limit.cpus"]),
     // What the numbers do not contain, and what shares a thread.
-    said("hung-after-fork", &["serve 41* in tokenize"], &["serve 41* in tokenize"]),
-    said("deadlock", &["serve 41* in insert"], &["serve 41* in insert"]),
-    said("untracked", &["not tracked"], &["not tracked"]).with(&["--max-threads", "8"]),
+    said("hung-after-fork", &[ALONE], &[ALONE]),
+    said("deadlock", &[LOCKED], &[LOCKED]).never(&["could wake it"]),
+    said(
+        "untracked",
+        &["(40 requests) came from threads that were not tracked: raise --max-threads"],
+        &["not tracked"],
+    )
+    .with(&["--max-threads", "8"]),
     kind("loop-blocked", &["suspended"], &["rerank"], &["suspended"]),
     kind("fork-large", &["other"], &["{forker_tid} (forker)"], &["other"]),
 ];

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import threading
 
 from parts import call_itself, compute, facts, libc, sleep
@@ -106,27 +107,27 @@ def untracked(ms, is_faulty):
 
 
 def loop(ms, is_faulty):
-    """One request in ten blocks the event loop in which all take turns."""
+    """Three requests block the event loop in which all take turns."""
     import guestscope
 
     async def handle(number):
         with guestscope.phase("parse"):
             compute(0.3)
-        await asyncio.sleep(0.002)
-        if is_faulty and number % 10 == 7:
+        await asyncio.sleep(0.02)
+        if is_faulty and number % 50 == 27:
             with guestscope.phase("rerank"):
                 compute(3 * ms)
         with guestscope.phase("score"):
             compute(0.5)
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.02)
         with guestscope.phase("respond"):
             compute(0.3)
 
     async def main():
         tasks = []
-        for number in range(1, 121):
+        for number in range(1, 151):
             tasks.append(asyncio.ensure_future(guestscope.task(handle(number), name="serve", request=number)))
-            await asyncio.sleep(0.006)
+            await asyncio.sleep(0.007)
         await asyncio.gather(*tasks)
 
     asyncio.run(main())
@@ -138,7 +139,7 @@ def fork_large(ms, is_faulty):
     import guestscope
     from processor import fresh
 
-    size = int(40 * ms) << 20
+    size = int(60 * ms) << 20
     libc.memset(fresh(size), 1, size)
     small = fresh(128 << 20)
     reader, writer = os.pipe()
@@ -149,21 +150,25 @@ def fork_large(ms, is_faulty):
         facts["forker_tid"] = threading.get_native_id()
         while not is_over:
             os.read(reader, 1)
-            child = libc.fork() if is_faulty else 0
-            if child == 0 and is_faulty:
+            if not is_faulty:
+                continue
+            # The call gives the interpreter's lock away: in the child nobody gives it back.
+            child = libc.fork()
+            if child == 0:
                 libc._exit(0)
-            if child > 0:
-                libc.waitpid(child, None, 0)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
     thread = threading.Thread(target=forks, daemon=True)
     thread.start()
     for number in range(1, 73):
-        if number % 12 == 6:
-            os.write(writer, b"x")
         with guestscope.request("serve", number) as request:
             request.next("prepare")
             compute(1)
             request.next("work")
+            if number % 12 == 6:
+                os.write(writer, b"x")
+                compute(0.5)
             libc.memset(small + (number << 20), 1, 1 << 20)
             compute(1)
         sleep(1)

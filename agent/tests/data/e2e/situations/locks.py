@@ -1,5 +1,6 @@
 """Somebody else has the lock, or the work."""
 
+import concurrent.futures
 import fcntl
 import multiprocessing
 import os
@@ -115,6 +116,46 @@ class Queue(Situation):
         self.hit(0.1)
 
 
+class Future(Situation):
+    """The answer of a pool of threads is late."""
+
+    def __init__(self):
+        self.pool = concurrent.futures.ThreadPoolExecutor(1, initializer=self.begin)
+
+    @staticmethod
+    def begin():
+        call_itself("embedder")
+
+    def hit(self, ms):
+        self.pool.submit(sleep, ms).result()
+
+    def spared(self):
+        self.hit(0.1)
+
+
+class Condition(Situation):
+    """Somebody says too late that there is work."""
+
+    def __init__(self):
+        self.condition, self.items = threading.Condition(), 0
+        self.scheduler = Worker("scheduler", self.schedule)
+
+    def schedule(self, ms):
+        sleep(ms)
+        with self.condition:
+            self.items += 1
+            self.condition.notify()
+
+    def hit(self, ms):
+        with self.condition:
+            self.scheduler.ask(ms)
+            self.condition.wait_for(lambda: self.items, timeout=60)
+            self.items -= 1
+
+    def spared(self):
+        self.hit(0.1)
+
+
 class Semaphore(Situation):
     """Another process has a semaphore in shared memory."""
 
@@ -214,6 +255,8 @@ KINDS = {
     "gil-sleep": Gil,
     "gil-sort": GilSort,
     "queue": Queue,
+    "future": Future,
+    "condition": Condition,
     "semaphore": Semaphore,
     "flock": Flock,
     "record-lock": RecordLock,

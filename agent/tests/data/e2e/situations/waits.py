@@ -6,6 +6,7 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import time
 
 from parts import Child, Situation, burn, call_itself, facts, sleep
@@ -39,6 +40,13 @@ class WaitChild(Situation):
 
     def hit(self, ms):
         os.waitpid(self.pid, 0)
+
+
+class Program(Situation):
+    """It runs another program and waits for its end."""
+
+    def hit(self, ms):
+        subprocess.run(["sleep", "%.3f" % (ms / 1e3)], check=True)
 
 
 class SignalWait(Situation):
@@ -123,6 +131,27 @@ class Peer(Situation):
         self.server.ask(ms)
         self.socket.send(b"x")
         self.socket.recv(1)
+
+    def spared(self):
+        self.hit(0.1)
+
+
+class FullSocket(Situation):
+    """The peer does not take what is sent."""
+
+    def __init__(self):
+        self.socket, self.other = socket.socketpair()
+        self.taker = Child("gateway", self.take)
+
+    def take(self, ms):
+        sleep(ms)
+        left = 1 << 20
+        while left:
+            left -= len(self.other.recv(left))
+
+    def hit(self, ms):
+        self.taker.ask(ms)
+        self.socket.sendall(bytes(1 << 20))
 
     def spared(self):
         self.hit(0.1)
@@ -223,12 +252,14 @@ KINDS = {
     "sleep": Sleep,
     "back-off": BackOff,
     "wait-child": WaitChild,
+    "run-program": Program,
     "signal-wait": SignalWait,
     "pipe": Pipe,
     "poll-child": PolledPipe,
     "full-pipe": FullPipe,
     "peer": Peer,
     "unix-peer": UnixPeer,
+    "full-socket": FullSocket,
     "stranger-peer": Stranger,
     "udp-timeout": UdpTimeout,
     "socket-timeout": KernelTimeout,
