@@ -247,7 +247,8 @@ impl FunctionProbes {
         path: &str,
         spot: Spot,
         number: u32,
-        (is_end, carrier): (bool, Carrier),
+        is_end: bool,
+        carrier: Carrier,
     ) -> Result<OwnedFd, ProbeError> {
         let of_calls = if is_end { &self.end } else { &self.begin };
         let (program, flags) = match carrier {

@@ -55,7 +55,7 @@ struct Piece {
 }
 
 impl Piece {
-    fn read(file: &File, (offset, length): (u64, u64)) -> Result<Self, CodeError> {
+    fn read(file: &File, offset: u64, length: u64) -> Result<Self, CodeError> {
         if length == 0 {
             return Err(CodeError::NoLength);
         }
@@ -74,8 +74,8 @@ impl Piece {
 
 /// Entry and exits of the function.
 pub(super) fn ways(file: &File, found: &Found) -> Result<Ways, CodeError> {
-    let own = Piece::read(file, (found.offset, found.bytes))?;
-    let cold = found.cold.and_then(|range| Piece::read(file, range).ok());
+    let own = Piece::read(file, found.offset, found.bytes)?;
+    let cold = found.cold.and_then(|(offset, bytes)| Piece::read(file, offset, bytes).ok());
     let ways =
         if cfg!(target_arch = "aarch64") { ways_arm64(&own)? } else { ways_x86_64(&own, cold.as_ref())? };
     let entry = if found.is_go { golang::entry(&own.bytes, own.offset) } else { ways.entry };

@@ -76,7 +76,7 @@ fn entry_arm64(bytes: &[u8], offset: u64) -> u64 {
 }
 
 /// The first instructions of a function with this offset and size.
-pub(super) fn begin_of(file: &File, (offset, bytes): (u64, u64)) -> std::io::Result<Vec<u8>> {
+pub(super) fn begin_of(file: &File, offset: u64, bytes: u64) -> std::io::Result<Vec<u8>> {
     /// An instruction has 15 bytes at most.
     const MOST: u64 = 15 * BEGIN_INSTRUCTIONS as u64;
     let mut begin = vec![0; bytes.min(MOST) as usize];

@@ -27,10 +27,7 @@ mod wanted;
 use std::{
     collections::HashSet,
     fs::{File, OpenOptions},
-    os::{
-        fd::AsRawFd as _,
-        unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
-    },
+    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -41,7 +38,7 @@ pub use self::spec::{Asked, parse};
 use self::{
     error::FunctionError,
     place::Place,
-    placed::Placed,
+    placed::{Placed, Probed},
     soname::has_name,
     state::State,
     wanted::{Wanted, What},
@@ -142,6 +139,7 @@ impl Functions {
     pub fn attach(&self, found: &File, path: &Path) -> Vec<String> {
         let Ok(metadata) = found.metadata() else { return Vec::new() };
         let state = State::of(&metadata);
+        let probed = Probed { found, path, state };
         let mut problems = Vec::new();
         for (index, wanted) in self.wanted.iter().enumerate() {
             // Before the soname is read: a program's files come again at each look.
@@ -162,7 +160,7 @@ impl Functions {
                     continue;
                 }
             }
-            if let Err(error) = self.place(index, state, found, path) {
+            if let Err(error) = self.place(index, probed) {
                 let text = format!("`{}` {error}", path.shown());
                 if !wanted.is_preset {
                     problems.push(format!("phase {}: {text}", shown(&wanted.name)));
@@ -171,13 +169,14 @@ impl Functions {
             }
         }
         if self.has_requests && metadata.is_file() {
-            self.follow(state, found, path);
+            self.follow(probed);
         }
         problems
     }
 
     /// Follows the goroutines of this file, if it is a Go program.
-    fn follow(&self, state: State, found: &File, path: &Path) {
+    fn follow(&self, probed: Probed<'_>) {
+        let Probed { found, path, state } = probed;
         {
             let mut files = self.files();
             let programs = files.placed.iter().filter(|placed| placed.wanted == FOLLOWED).count();
@@ -191,7 +190,7 @@ impl Functions {
         // Read errors are reported elsewhere.
         let Some(file) = guarded::open_found(found).ok().filter(golang::is_program) else { return };
         let scheduler = scheduler::scheduler(&file).map_err(FunctionError::from);
-        let put = scheduler.and_then(|place| self.put(None, place, (FOLLOWED, state), (found, path)));
+        let put = scheduler.and_then(|place| self.put(None, place, FOLLOWED, probed));
         if let Err(error) = put {
             let text = format!("`{}` {error}: requests do not follow its goroutines", path.shown());
             self.files().unfollowed.push(text);
@@ -202,33 +201,32 @@ impl Functions {
         &self,
         wanted: Option<&Wanted>,
         place: Place,
-        (index, state): (usize, State),
-        (found, path): (&File, &Path),
+        index: usize,
+        probed: Probed<'_>,
     ) -> Result<(), FunctionError> {
-        let probed = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let watch = found.try_clone()?;
-        let placed = Placed::put(&self.probes, wanted, place, (index, state, watch), (&probed, path))?;
+        let placed = Placed::put(&self.probes, wanted, place, index, probed)?;
         self.files().placed.push(placed);
         Ok(())
     }
 
-    fn place(&self, index: usize, state: State, found: &File, path: &Path) -> Result<(), FunctionError> {
+    fn place(&self, index: usize, probed: Probed<'_>) -> Result<(), FunctionError> {
+        let Probed { found, path, state } = probed;
         let wanted = &self.wanted[index];
         let file = guarded::open_found(found)?;
         let (places, left_out) = match &wanted.what {
             What::Function(symbol) => Place::of_functions(&file, symbol, wanted.argument)?,
             What::Probes { provider, begin, end } => {
-                (usdt::find(&file, provider, (begin, end.as_deref()), wanted.argument)?, Vec::new())
+                (usdt::find(&file, provider, begin, end.as_deref(), wanted.argument)?, Vec::new())
             }
         };
         let left_out = left_out.into_iter().map(|why| (index, format!("`{}` {why}", path.shown())));
         self.files().failures.extend(left_out);
         let is_go = places.iter().any(|place| place.on == Carrier::Goroutine);
         if is_go && !self.files().placed.iter().any(|placed| placed.follows(state)) {
-            self.put(None, scheduler::scheduler(&file)?, (FOLLOWED, state), (found, path))?;
+            self.put(None, scheduler::scheduler(&file)?, FOLLOWED, probed)?;
         }
         for place in places {
-            self.put(Some(wanted), place, (index, state), (found, path))?;
+            self.put(Some(wanted), place, index, probed)?;
         }
         Ok(())
     }

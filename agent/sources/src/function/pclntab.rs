@@ -121,7 +121,7 @@ impl GoTable {
         self.functions(|name, address, length| {
             let is_it = name == golang::SCHEDULE;
             if is_it && let Some(offset) = tables.offset_of(address) {
-                leads = golang::begin_of(file, (offset, length))
+                leads = golang::begin_of(file, offset, length)
                     .is_ok_and(|begin| golang::entry(&begin, offset) != offset);
             }
             !is_it

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fs::File,
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd as _, OwnedFd},
     path::Path,
     time::{Duration, Instant},
 };
@@ -32,6 +32,16 @@ const BETWEEN: Duration = Duration::from_millis(500);
 /// Time that open calls get to end before the probes go.
 const LAST_CALLS: Duration = Duration::from_secs(1);
 
+/// A file that probes are put into.
+#[derive(Clone, Copy)]
+pub(super) struct Probed<'a> {
+    /// Opened with `O_PATH`.
+    pub(super) found: &'a File,
+    /// Where a program has mapped it.
+    pub(super) path: &'a Path,
+    pub(super) state: State,
+}
+
 /// A function with its probes.
 pub(super) struct Placed {
     /// Index of its phase.
@@ -53,14 +63,17 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Puts the probes in: those of the end first, so that every call whose start is seen has a visible end.
+    /// Puts the probes of the phase with this index in: those of the end first, so that every call whose
+    /// start is seen has a visible end.
     pub(super) fn put(
         probes: &FunctionProbes,
         wanted: Option<&Wanted>,
         place: Place,
-        (index, state, watch): (usize, State, File),
-        (probed, path): (&str, &Path),
+        index: usize,
+        Probed { found, path, state }: Probed<'_>,
     ) -> Result<Self, FunctionError> {
+        let probed = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let watch = found.try_clone()?;
         let phase = wanted.map_or("", |wanted| &wanted.name);
         let mut name = [0; NAME_BYTES];
         name[..phase.len()].copy_from_slice(phase.as_bytes());
@@ -81,7 +94,7 @@ impl Placed {
             if !descriptors::are_free() {
                 return Err(FunctionError::Descriptors);
             }
-            probes.attach(probed, *spot, number, (is_end, place.on)).map_err(FunctionError::Refused)
+            probes.attach(&probed, *spot, number, is_end, place.on).map_err(FunctionError::Refused)
         };
         let put_all = |spots: &[Spot], is_end| -> Result<Vec<OwnedFd>, FunctionError> {
             spots.iter().map(|spot| put(spot, is_end)).collect()

@@ -30,7 +30,7 @@ pub(super) fn scheduler(file: &File) -> Result<Place, SymbolError> {
     let mut begins = Vec::new();
     for (names, event) in SCHEDULER {
         for found in first_of(file, names)? {
-            let begin = begin_of(file, (found.offset, found.bytes));
+            let begin = begin_of(file, found.offset, found.bytes);
             let begin = begin.map_err(|error| SymbolError::Read(error.kind()))?;
             begins.push(Spot { offset: entry(&begin, found.offset), event, ..Spot::default() });
         }

@@ -40,7 +40,8 @@ struct Site {
 pub(super) fn find(
     file: &File,
     provider: &str,
-    (begin, end): (&str, Option<&str>),
+    begin: &str,
+    end: Option<&str>,
     argument: Option<u8>,
 ) -> Result<Vec<Place>, ProbesError> {
     let sites = sites(file)?;

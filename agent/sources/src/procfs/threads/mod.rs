@@ -28,10 +28,17 @@ const MISSED_MOST: usize = 1 << 16;
 /// them.
 const AHEAD_NS: u64 = 20_000_000;
 
-/// All threads seen, by process and thread ID.
+/// A thread by the numbers that the kernel uses again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Ids {
+    tgid: u32,
+    tid: u32,
+}
+
+/// All threads seen.
 #[derive(Debug)]
 pub(super) struct Threads {
-    known: HashMap<(u32, u32), Known>,
+    known: HashMap<Ids, Known>,
     /// Most threads known at once.
     most: usize,
     /// Process number of the program that was started.
@@ -43,7 +50,7 @@ pub(super) struct Threads {
     /// Number of threads that triggers a look for ended ones.
     crowd: usize,
     /// Threads beyond the limit, as far as they are distinguished.
-    missed: HashSet<(u32, u32)>,
+    missed: HashSet<Ids>,
     /// Their edges, and those of them that began requests.
     pub(super) untracked: (u64, u64),
 }
@@ -69,9 +76,9 @@ struct Ahead {
     runq_ns: u64,
 }
 
-/// A thread that has ended: its numbers, and when it was first seen (ns).
+/// A thread that has ended, and when it was first seen (ns).
 #[derive(Debug)]
-pub(super) struct Gone((u32, u32), u64);
+pub(super) struct Gone(Ids, u64);
 
 /// Relation of an edge's thread to the known one of the same numbers.
 enum Relation {
@@ -118,7 +125,7 @@ impl Threads {
 
     fn is_here(&mut self, tgid: u32) {
         if self.here.len() >= MISSED_MOST {
-            let known: HashSet<u32> = self.known.keys().map(|(tgid, _)| *tgid).collect();
+            let known: HashSet<u32> = self.known.keys().map(|who| who.tgid).collect();
             self.here.retain(|tgid| known.contains(tgid));
         }
         self.here.insert(tgid);
@@ -128,13 +135,13 @@ impl Threads {
     pub(super) fn started(&mut self, pid: u32, at_ns: u64, records: &mut Vec<Record>) {
         self.program = Some(pid);
         let reading = Reading { time_ns: at_ns, run_delay_ns: Some(0), ..Reading::default() };
-        records.push(self.first((pid, pid), reading, 0));
+        records.push(self.first(Ids { tgid: pid, tid: pid }, reading, 0));
     }
 
     /// The program has ended and can still be read.
     pub(super) fn ended(&mut self, at_ns: u64) {
         let Some(pid) = self.program else { return };
-        if let Some(known) = self.known.get_mut(&(pid, pid))
+        if let Some(known) = self.known.get_mut(&Ids { tgid: pid, tid: pid })
             && let Some(reading) = status::reading(pid, pid, at_ns)
         {
             known.advance(&reading);
@@ -144,7 +151,7 @@ impl Threads {
 
     /// Turns an edge into records, first those on its thread.
     pub(super) fn edge(&mut self, edge: &Edge, records: &mut Vec<Record>) {
-        let who = (edge.tgid, edge.tid);
+        let who = Ids { tgid: edge.tgid, tid: edge.tid };
         let relation = self.known.get(&who).map(|known| known.relation(edge));
         match relation {
             None | Some(Relation::Same) => {}
@@ -171,23 +178,23 @@ impl Threads {
     }
 
     /// The process executed another program: its other threads are gone, and so are their open phases.
-    fn replaced(&mut self, who: (u32, u32), edge: &Edge, records: &mut Vec<Record>) {
+    fn replaced(&mut self, who: Ids, edge: &Edge, records: &mut Vec<Record>) {
         let Some(known) = self.known.get_mut(&who) else { return };
         known.image = edge.image;
         known.copies.clear();
         known.look_up_comm();
         known.advance(&edge.reading);
         records.push(known.task(Kind::Exec, 0));
-        let is_other = |tgid: u32, tid: u32| tgid == who.0 && tid != who.1;
-        let ended = self.known.extract_if(|&(tgid, tid), _| is_other(tgid, tid)).map(|(_, known)| known);
+        let is_other = |other: &Ids| other.tgid == who.tgid && other.tid != who.tid;
+        let ended = self.known.extract_if(|other, _| is_other(other)).map(|(_, known)| known);
         push_ends(ended.collect(), records, |known| known.task(Kind::Exit, EXIT_REPLACED));
     }
 
     /// Adds a thread that was not known.
-    fn first(&mut self, who: (u32, u32), reading: Reading, image: u64) -> Record {
+    fn first(&mut self, who: Ids, reading: Reading, image: u64) -> Record {
         let ledger = Ledger {
-            tgid: who.0,
-            tid: who.1,
+            tgid: who.tgid,
+            tid: who.tid,
             born_ns: reading.time_ns,
             since_ns: reading.time_ns,
             state: RUNNING,
@@ -195,12 +202,12 @@ impl Threads {
         };
         let ahead = Ahead::default();
         let mut comm = None;
-        if !self.elsewhere.contains(&who.0) {
-            comm = status::comm(who.0, who.1);
+        if !self.elsewhere.contains(&who.tgid) {
+            comm = status::comm(who.tgid, who.tid);
             // A thread that has ended already, as those of a single request do before their edges are read,
             // leaves its process in /proc.
-            if comm.is_some() || status::is_there(who.0) {
-                self.is_here(who.0);
+            if comm.is_some() || status::is_there(who.tgid) {
+                self.is_here(who.tgid);
             }
         }
         let known = Known { ledger, image, copies: Vec::new(), last: reading, ahead, comm };
@@ -224,7 +231,10 @@ impl Threads {
             !is_told && self.here.contains(&tgid) && !status::is_thread_there(tgid, tid)
         };
         let ledgers = self.known.values().map(|known| &known.ledger);
-        ledgers.filter(|ledger| is_gone(ledger)).map(|l| Gone((l.tgid, l.tid), l.born_ns)).collect()
+        ledgers
+            .filter(|ledger| is_gone(ledger))
+            .map(|l| Gone(Ids { tgid: l.tgid, tid: l.tid }, l.born_ns))
+            .collect()
     }
 
     /// Ends these threads, each at its last edge, to make room.

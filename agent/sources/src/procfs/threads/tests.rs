@@ -176,11 +176,11 @@ fn threads_that_have_ended_make_room() {
         }
     }
     assert_eq!((threads.missed(), seen), (0, 10 * MOST));
-    assert!(ends > 8 * MOST && threads.known.contains_key(&(here, number())), "{ends}");
+    assert!(ends > 8 * MOST && threads.known.contains_key(&Ids { tgid: here, tid: number() }), "{ends}");
     // A number that was reused stays.
-    let late = vec![Gone((here, number()), 11)];
+    let late = vec![Gone(Ids { tgid: here, tid: number() }, 11)];
     threads.end(late, &mut Vec::new());
-    assert!(threads.known.contains_key(&(here, number())));
+    assert!(threads.known.contains_key(&Ids { tgid: here, tid: number() }));
 }
 
 /// Ends in a process outside our /proc cannot be seen.
