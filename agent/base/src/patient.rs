@@ -33,16 +33,25 @@ pub enum NoAnswer {
     Busy,
 }
 
-/// Does `work` on another thread and waits for it up to a time limit, calling `meanwhile` every `turn`.
+/// How long an answer is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// All of it.
+    pub limit: Duration,
+    /// Between two turns of other work.
+    pub turn: Duration,
+}
+
+/// Does `work` on another thread and waits for it, calling `meanwhile` at every turn.
 ///
 /// # Errors
 /// There is no answer.
 pub fn within<T: Send + 'static>(
-    (limit, turn): (Duration, Duration),
+    patience: Patience,
     meanwhile: &mut dyn FnMut(),
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, NoAnswer> {
-    within_most(MOST, &HELD_UP, (limit, turn), meanwhile, work)
+    within_most(MOST, &HELD_UP, patience, meanwhile, work)
 }
 
 /// [`within`] for a thread that has nothing else to do.
@@ -53,13 +62,13 @@ pub fn answer<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, NoAnswer> {
-    within((limit, limit), &mut || (), work)
+    within(Patience { limit, turn: limit }, &mut || (), work)
 }
 
 fn within_most<T: Send + 'static>(
     most: usize,
     held_up: &'static AtomicUsize,
-    (limit, turn): (Duration, Duration),
+    Patience { limit, turn }: Patience,
     meanwhile: &mut dyn FnMut(),
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, NoAnswer> {
@@ -114,7 +123,7 @@ mod tests {
         let mut ask = || {
             let held = std::sync::Arc::clone(&held);
             let wait = move || held.lock().is_ok_and(|held| held.recv().is_ok());
-            within_most(2, &HELD, (20 * MOMENT, MOMENT), &mut || turns += 1, wait)
+            within_most(2, &HELD, Patience { limit: 20 * MOMENT, turn: MOMENT }, &mut || turns += 1, wait)
         };
         assert_eq!([ask(), ask(), ask()], [Err(NoAnswer::Late), Err(NoAnswer::Late), Err(NoAnswer::Busy)]);
         assert!(turns >= 2, "what else there is to do got its turn {turns} times");
@@ -126,6 +135,6 @@ mod tests {
         while HELD.load(Ordering::Acquire) > 0 && begun.elapsed() < Duration::from_mins(1) {
             thread::sleep(MOMENT);
         }
-        assert_eq!(within_most(2, &HELD, (HOUR, HOUR), &mut || (), || 7), Ok(7));
+        assert_eq!(within_most(2, &HELD, Patience { limit: HOUR, turn: HOUR }, &mut || (), || 7), Ok(7));
     }
 }

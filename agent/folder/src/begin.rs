@@ -54,20 +54,19 @@ impl RunFolder {
             && let Ok(_rights) = owner.assume()
         {
             match guarded::create_unique(&options.parent, &name) {
-                Ok(made) => return Self::fill(made, Some(owner.clone()), manifest),
+                Ok((path, directory)) => {
+                    return Self::fill(path, directory, Some(owner.clone()), manifest);
+                }
                 Err((_, error)) if may_be_roots(&options.parent, &error) => {}
                 Err((path, source)) => return Err(Error::Create { path, source }),
             }
         }
         let made = guarded::create_unique(&options.parent, &name);
-        Self::fill(made.map_err(|(path, source)| Error::Create { path, source })?, None, manifest)
+        let (path, directory) = made.map_err(|(path, source)| Error::Create { path, source })?;
+        Self::fill(path, directory, None, manifest)
     }
 
-    fn fill(
-        (path, directory): (PathBuf, Directory),
-        owner: Option<Owner>,
-        manifest: Manifest,
-    ) -> Result<Self> {
+    fn fill(path: PathBuf, directory: Directory, owner: Option<Owner>, manifest: Manifest) -> Result<Self> {
         let within = directory.clone();
         let filled = || {
             let phases = Stream::create(&directory, &PHASES)?;

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     mapped::{self, Looked, MappedCode, Problem},
     out,
-    patient::{self, NoAnswer},
+    patient::{self, NoAnswer, Patience},
 };
 
 /// Most forked processes with a first look at once: more take several looks.
@@ -64,7 +64,7 @@ fn ask<T: Send + 'static>(
         record_source::empty(pump, pairing);
     };
     let limit = LOOK + EACH * u32::try_from(processes).unwrap_or(u32::MAX);
-    patient::within((limit, TURN), &mut meanwhile, work)
+    patient::within(Patience { limit, turn: TURN }, &mut meanwhile, work)
 }
 
 /// Warnings so far; each is printed once.

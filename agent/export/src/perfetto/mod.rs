@@ -208,7 +208,7 @@ impl<W: Write> Packets<W> {
             ("steal, all CPUs", "ns", sample.steal_ns),
         ];
         for (index, (name, unit, value)) in counters.into_iter().enumerate() {
-            self.counter(uuid(OF_COUNTER, index as u64, 0), (name, unit), (sample.time_ns, value))?;
+            self.counter(uuid(OF_COUNTER, index as u64, 0), name, unit, sample.time_ns, value)?;
         }
         Ok(())
     }
@@ -226,7 +226,7 @@ impl<W: Write> Packets<W> {
         for (index, (name, unit, value)) in counters.into_iter().enumerate() {
             let track = uuid(OF_GPU, reading.device.into(), index as u64);
             let name = format!("GPU {}: {name}", reading.device);
-            self.counter(track, (&name, unit), (reading.time_ns, value))?;
+            self.counter(track, &name, unit, reading.time_ns, value)?;
         }
         Ok(())
     }
@@ -235,8 +235,10 @@ impl<W: Write> Packets<W> {
     fn counter(
         &mut self,
         track: u64,
-        (name, unit): (&str, &str),
-        (time_ns, value): (u64, Option<u64>),
+        name: &str,
+        unit: &str,
+        time_ns: u64,
+        value: Option<u64>,
     ) -> io::Result<()> {
         let Some(value) = value else { return Ok(()) };
         if self.tracks.insert(track) {
