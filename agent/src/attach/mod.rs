@@ -28,8 +28,7 @@ use crate::{
         facts::Identity,
         observe,
         signals::{Haste, Signals},
-        start,
-        start::Begun,
+        start::{self, Begun, Known},
     },
     sinks::terminal::Exit,
     sources::Selected,
@@ -74,7 +73,7 @@ pub fn run(arguments: &AttachArguments) -> Result<i32, SessionError> {
         let read = move || Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
         let guest =
             patient::answer(ANSWER, read).map_err(|source| SessionError::Look { pid: first, source })?;
-        let known = (guest, identity, cost, loaded.fidelity);
+        let known = Known { guest, identity, cost, fidelity: loaded.fidelity };
         let mut begun = Begun::new(&arguments.observation, run_as.as_ref(), known, None)?;
         let mut feed = begun.feed(loaded, &arguments.observation)?;
         let started = Instant::now();
@@ -88,7 +87,7 @@ pub fn run(arguments: &AttachArguments) -> Result<i32, SessionError> {
         }
         cost.attached();
         begun.cost = cost;
-        let mut session = begun.start(&arguments.observation, feed, (started, None), haste)?;
+        let mut session = begun.start(&arguments.observation, feed, started, None, haste)?;
         if let Some(nvml) = session.graphics.pid() {
             adoption.leave_out(nvml);
         }

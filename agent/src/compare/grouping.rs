@@ -9,11 +9,19 @@ use super::arguments::CompareBy;
 use super::{error::Refusal, read::ReadRun};
 use crate::untrusted::{Shown as _, listed};
 
+/// The runs of one platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RunsOf {
+    /// The platform.
+    pub(super) label: String,
+    /// Places in the list of all runs.
+    pub(super) indices: Vec<usize>,
+}
+
 /// Runs by platform, in the order in which platforms first come.
 #[derive(Debug)]
 pub(super) struct Grouped {
-    /// Label and indices of its runs.
-    pub(super) platforms: Vec<(String, Vec<usize>)>,
+    pub(super) platforms: Vec<RunsOf>,
     /// The property that platforms differ by.
     pub(super) by: &'static str,
 }
@@ -24,12 +32,12 @@ pub(super) struct Grouped {
 pub(super) fn group(runs: &[ReadRun], by: Option<CompareBy>) -> Grouped {
     let names = Names::of(runs);
     let by = by.unwrap_or_else(|| choose(runs, &names));
-    let mut platforms: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut platforms: Vec<RunsOf> = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         let label = names.label(run, by);
-        match platforms.iter_mut().find(|(known, _)| *known == label) {
-            Some((_, indices)) => indices.push(index),
-            None => platforms.push((label, vec![index])),
+        match platforms.iter_mut().find(|known| known.label == label) {
+            Some(known) => known.indices.push(index),
+            None => platforms.push(RunsOf { label, indices: vec![index] }),
         }
     }
     let is_labelled = runs.iter().all(|run| run.source.label.is_some());
@@ -96,10 +104,10 @@ impl Grouped {
         runs: &[ReadRun],
         baseline: Option<&str>,
         least: usize,
-    ) -> Result<((String, Vec<usize>), Self), Refusal> {
-        let labels = || listed(self.platforms.iter().map(|(label, _)| label));
+    ) -> Result<(RunsOf, Self), Refusal> {
+        let labels = || listed(self.platforms.iter().map(|platform| &platform.label));
         let at = if let Some(name) = baseline {
-            let found = self.platforms.iter().position(|(label, _)| label == name);
+            let found = self.platforms.iter().position(|platform| platform.label == name);
             found.ok_or_else(|| Refusal::UnknownPlatform { name: name.to_owned(), known: labels() })?
         } else {
             // Labels come in the user's order.
@@ -107,7 +115,8 @@ impl Grouped {
                 let run = &runs[*index];
                 run.source.label.is_none() && run.manifest.scenario.starts_with("BM/")
             };
-            let mut bare = (0..self.platforms.len()).filter(|&at| self.platforms[at].1.iter().all(is_bare));
+            let mut bare =
+                (0..self.platforms.len()).filter(|&at| self.platforms[at].indices.iter().all(is_bare));
             bare.next().filter(|_| bare.next().is_none()).unwrap_or(0)
         };
         if self.platforms.len() < least {
@@ -138,7 +147,8 @@ mod tests {
 
     fn labels(runs: &[ReadRun], by: Option<CompareBy>) -> (Vec<(String, usize)>, &'static str) {
         let grouped = group(runs, by);
-        let platforms = grouped.platforms.into_iter().map(|(label, indices)| (label, indices.len()));
+        let platforms =
+            grouped.platforms.into_iter().map(|platform| (platform.label, platform.indices.len()));
         (platforms.collect(), grouped.by)
     }
 
@@ -190,8 +200,8 @@ mod tests {
         }
         assert_eq!(labels(&all, None).0, [("MVM/2".to_owned(), 2), ("VM/1".to_owned(), 4)]);
         let grouped = group(&runs(&FREE_AND_PINNED), None);
-        let ((baseline, _), _) = grouped.split(&runs(&FREE_AND_PINNED), None, 2).unwrap();
-        assert_eq!(baseline, "machine");
+        let (baseline, _) = grouped.split(&runs(&FREE_AND_PINNED), None, 2).unwrap();
+        assert_eq!(baseline.label, "machine");
     }
 
     /// In every way of grouping, the platform on bare metal is the baseline.
@@ -199,8 +209,8 @@ mod tests {
     fn bare_metal_is_the_baseline() {
         let all = runs(&[("VM/2", "vm:a"), ("VM/2", "vm:b"), ("BM/2", "metal:a"), ("BM/2", "metal:b")]);
         for by in [None, Some(CompareBy::Argument)] {
-            let ((_, indices), others) = group(&all, by).split(&all, None, 2).unwrap();
-            assert_eq!((indices, others.platforms.len()), (vec![2, 3], 1));
+            let (baseline, others) = group(&all, by).split(&all, None, 2).unwrap();
+            assert_eq!((baseline.indices, others.platforms.len()), (vec![2, 3], 1));
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use read::each_in_parallel;
 pub use work::Work;
 
 use self::{
-    grouping::Grouped,
+    grouping::{Grouped, RunsOf},
     jaeger::Question,
     read::{ReadRun, read_all},
 };
@@ -107,7 +107,7 @@ pub fn gather(choice: &Choice, least: usize, quiet: bool) -> Result<Gathered, Co
     let grouped = grouping::group(&runs, choice.by);
     let (first, grouped) = grouped.split(&runs, choice.baseline.as_deref(), least)?;
     let Grouped { platforms: others, by } = grouped;
-    let groups: Vec<(String, Vec<usize>)> = std::iter::once(first).chain(others).collect();
+    let groups: Vec<RunsOf> = std::iter::once(first).chain(others).collect();
     let mut notes: Vec<String> = fold.map(fidelity::words).into_iter().collect();
     notes.extend(choice.jaeger.as_ref().map(|_| SPANS.to_owned()));
     notes.extend(notes::emulated(&runs, &groups));
@@ -118,10 +118,10 @@ pub fn gather(choice: &Choice, least: usize, quiet: bool) -> Result<Gathered, Co
         folder: runs[*index].source.path.clone(),
         manifest: Arc::clone(&runs[*index].manifest),
     };
-    let members = groups.iter().map(|(_, indices)| indices.iter().map(member).collect()).collect();
+    let members = groups.iter().map(|group| group.indices.iter().map(member).collect()).collect();
     let mut platforms: Vec<Platform> = groups
         .into_iter()
-        .map(|(label, indices)| platform(&mut runs, label, &indices, request.stored()))
+        .map(|RunsOf { label, indices }| platform(&mut runs, label, &indices, request.stored()))
         .collect();
     let declared = declare(choice, shortest, fold)?;
     let is_process = runs.iter().any(|run| run.digest.is_process);
@@ -244,10 +244,17 @@ fn with_requests(runs: Vec<ReadRun>, wanted: Option<&str>) -> Result<(Vec<ReadRu
     Ok((kept, name))
 }
 
-/// Fewest requests in a run, and in which.
-fn shortest(runs: &[ReadRun], request: &str) -> (u64, PathBuf) {
-    let shortest = runs.iter().min_by_key(|run| run.digest.count(request));
-    shortest.map(|run| (run.digest.count(request), run.source.path.clone())).unwrap_or_default()
+/// The run with the fewest requests.
+#[derive(Default)]
+struct Shortest {
+    requests: u64,
+    path: PathBuf,
+}
+
+fn shortest(runs: &[ReadRun], request: &str) -> Shortest {
+    let counted =
+        |run: &ReadRun| Shortest { requests: run.digest.count(request), path: run.source.path.clone() };
+    runs.iter().map(counted).min_by_key(|run| run.requests).unwrap_or_default()
 }
 
 /// The kind of request that most runs have and that took most of their time, or the one asked for.
@@ -281,12 +288,9 @@ fn platform(runs: &mut [ReadRun], label: String, indices: &[usize], request: &st
     Platform { label, runs: taken, limits }
 }
 
-/// The metrics and margins. `shortest` is the smallest number of requests, and the run that has it.
-fn declare(
-    choice: &Choice,
-    (fewest, shortest): (u64, PathBuf),
-    fold: Option<Common>,
-) -> Result<Declared, Refusal> {
+/// The metrics and margins.
+fn declare(choice: &Choice, shortest: Shortest, fold: Option<Common>) -> Result<Declared, Refusal> {
+    let Shortest { requests: fewest, path: shortest } = shortest;
     let is_usual = choice.metric.is_empty();
     let mut metrics = if is_usual { Metric::USUAL.to_vec() } else { choice.metric.clone() };
     // Twice the same would count twice in the correction for the number of verdicts.
@@ -334,7 +338,7 @@ fn self_test(arguments: &CompareArguments) -> Result<i32, CompareError> {
     let platforms: Vec<Platform> = grouped
         .platforms
         .iter()
-        .map(|(label, indices)| platform(&mut runs, label.clone(), indices, request.stored()))
+        .map(|RunsOf { label, indices }| platform(&mut runs, label.clone(), indices, request.stored()))
         .collect();
     let declared = declare(choice, shortest, None)?;
     let tests: Vec<SelfTest> =

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::read::ReadRun;
+use super::{grouping::RunsOf, read::ReadRun};
 use crate::folder::{Manifest, State};
 use crate::untrusted::{self, Shown as _, Untrusted};
 
@@ -55,10 +55,10 @@ fn together(each: impl Iterator<Item = (String, String)>) -> Vec<String> {
 }
 
 /// Runs much shorter than their platform's others: each is one value, and tail metrics need requests.
-pub(super) fn short(runs: &[ReadRun], platforms: &[(String, Vec<usize>)], request: &str) -> Vec<String> {
+pub(super) fn short(runs: &[ReadRun], platforms: &[RunsOf], request: &str) -> Vec<String> {
     let count = |index: &usize| runs[*index].digest.count(request);
     let mut notes = Vec::new();
-    for (_, indices) in platforms {
+    for RunsOf { indices, .. } in platforms {
         let mut counts: Vec<u64> = indices.iter().map(count).collect();
         counts.sort_unstable();
         let usual = counts.get(counts.len() / 2).copied().unwrap_or(0);
@@ -74,11 +74,11 @@ pub(super) fn short(runs: &[ReadRun], platforms: &[(String, Vec<usize>)], reques
 
 /// A note on emulated platforms: where a program executes the guest's instructions, its costs hide those of
 /// the platform. Platforms by the names that the output uses.
-pub(super) fn emulated(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> Option<String> {
+pub(super) fn emulated(runs: &[ReadRun], platforms: &[RunsOf]) -> Option<String> {
     let of = |indices: &[usize]| indices.iter().filter(|index| is_emulated(&runs[**index].manifest)).count();
-    let emulated: usize = platforms.iter().map(|(_, indices)| of(indices)).sum();
-    let names = platforms.iter().filter(|(_, indices)| of(indices) > 0).map(|(label, _)| label.as_str());
-    let names: Vec<&str> = names.collect();
+    let emulated: usize = platforms.iter().map(|platform| of(&platform.indices)).sum();
+    let named = platforms.iter().filter(|platform| of(&platform.indices) > 0);
+    let names: Vec<&str> = named.map(|platform| platform.label.as_str()).collect();
     (emulated > 0).then(|| {
         format!(
             "{emulated} of {} runs come from machines that QEMU emulates (TCG): {}; what they cost is the emulator's, and \
@@ -157,7 +157,7 @@ fn differing(runs: &[ReadRun], what: &str, of: impl Fn(&Manifest) -> String) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{super::read::ReadRun, Manifest, emulated, together};
+    use super::{Manifest, ReadRun, RunsOf, emulated, together};
 
     fn run(scenario: &str, hypervisor: &str, cpu_model: &str) -> ReadRun {
         let [scenario, hypervisor, cpu_model] = [scenario, hypervisor, cpu_model].map(str::to_owned);
@@ -188,6 +188,10 @@ mod tests {
         );
     }
 
+    fn runs_of(label: &str, indices: &[usize]) -> RunsOf {
+        RunsOf { label: label.to_owned(), indices: indices.to_vec() }
+    }
+
     #[test]
     fn emulated_machines_are_told_by_the_names_of_their_platforms() {
         let real = [
@@ -195,15 +199,15 @@ mod tests {
             run("VM/2/VNL/CPU", "QEMU on KVM", "QEMU Virtual CPU version 2.5+"),
             run("BM/2/VNL/CPU", "", ""),
         ];
-        let mut platforms = vec![("real".to_owned(), vec![0, 1, 2])];
+        let mut platforms = vec![runs_of("real", &[0, 1, 2])];
         assert_eq!(emulated(&real, &platforms), None);
         let emulators = [
             run("VM/1/VNL/CPU", "QEMU on TCG", "QEMU Virtual CPU version 2.5+"),
             run("MVM/1/VNL/CPU", "QEMU microvm on TCG", ""),
             run("VM/1/VNL/CPU", "", "QEMU TCG CPU version 2.5+"),
         ];
-        platforms.push(("vm-1-free".to_owned(), vec![3, 5]));
-        platforms.push(("microvm-1-free".to_owned(), vec![4]));
+        platforms.push(runs_of("vm-1-free", &[3, 5]));
+        platforms.push(runs_of("microvm-1-free", &[4]));
         let said = emulated(&[real, emulators].concat(), &platforms).unwrap();
         let begin = "3 of 6 runs come from machines that QEMU emulates (TCG): vm-1-free, microvm-1-free; ";
         assert!(said.starts_with(begin), "{said}");

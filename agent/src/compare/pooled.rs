@@ -9,7 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{grouping::is_one_of_several, read::ReadRun, sources::Source};
+use super::{
+    grouping::{RunsOf, is_one_of_several},
+    read::ReadRun,
+    sources::Source,
+};
 use crate::untrusted::{self, Shown as _, Untrusted};
 use crate::{
     folder::{Limits, Manifest},
@@ -22,9 +26,9 @@ const MOST_VALUES: usize = 4;
 const EQUAL_MEMORY: f64 = 0.05;
 
 /// A note for all platforms whose runs differ in the same way.
-pub(super) fn notes(runs: &[ReadRun], platforms: &[(String, Vec<usize>)]) -> Vec<String> {
+pub(super) fn notes(runs: &[ReadRun], platforms: &[RunsOf]) -> Vec<String> {
     let mut found: Vec<(Vec<&str>, String)> = Vec::new();
-    for (label, indices) in platforms {
+    for RunsOf { label, indices } in platforms {
         let members: Vec<&ReadRun> = indices.iter().map(|&index| &runs[index]).collect();
         let Some(differs) = differences(&members) else { continue };
         match found.iter_mut().find(|(_, known)| *known == differs) {
@@ -129,9 +133,13 @@ mod tests {
         Manifest { logical_cpus: 1, limits, ..manifest }
     }
 
+    fn runs_of(label: &str, indices: &[usize]) -> RunsOf {
+        RunsOf { label: label.to_owned(), indices: indices.to_vec() }
+    }
+
     /// Notes on runs of one platform.
     fn noted(runs: &[ReadRun]) -> Vec<String> {
-        notes(runs, &[("vm".to_owned(), (0..runs.len()).collect())])
+        notes(runs, &[RunsOf { label: "vm".to_owned(), indices: (0..runs.len()).collect() }])
     }
 
     fn pair(other: Manifest) -> Vec<String> {
@@ -174,7 +182,7 @@ mod tests {
             .map(|path| ReadRun::of(machine(), path.split_once('/').unwrap().0, path));
         let begin = "vm holds runs that differ in directory (free; pinned); ";
         assert_eq!(noted(&runs), [format!("{begin}--by argument tells them apart")]);
-        let apart = [("free".to_owned(), vec![0, 1]), ("pinned".to_owned(), vec![2, 3])];
+        let apart = [runs_of("free", &[0, 1]), runs_of("pinned", &[2, 3])];
         assert_eq!(notes(&runs, &apart), Vec::<String>::new());
         for run in &mut runs {
             run.source.argument = ".".into();
@@ -190,7 +198,7 @@ mod tests {
     #[test]
     fn platforms_that_differ_alike_share_a_note() {
         let runs = ["x/a", "y/b", "x/c", "y/d"].map(|path| ReadRun::of(machine(), "runs", path));
-        let platforms = [("VM/1".to_owned(), vec![0, 1]), ("VM/2".to_owned(), vec![2, 3])];
+        let platforms = [runs_of("VM/1", &[0, 1]), runs_of("VM/2", &[2, 3])];
         let runs = runs.map(|mut run| {
             run.source.path = Path::new("runs").join(&run.source.path);
             run

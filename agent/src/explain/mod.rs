@@ -84,7 +84,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
     let mut explanation = requests(&folder, wanted, &mut notes)?;
     notes.extend(folder.left_out().map(|left_out| left_out.to_string()));
     if explanation.summary.requests() == 0 {
-        let facts = facts(&folder, &explanation, arguments, (true, notes));
+        let facts = facts(&folder, &explanation, arguments, true, notes);
         if facts.hidden.has_requests() {
             out::answer(&without_requests(&explanation, &facts, arguments.json))?;
         }
@@ -93,7 +93,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
     }
     if let Some(number) = arguments.request.filter(|_| !explanation.has_cases()) {
         if !arguments.json && explanation.not_counted == Some(NotCounted::Unfinished) {
-            let facts = facts(&folder, &explanation, arguments, (true, notes));
+            let facts = facts(&folder, &explanation, arguments, true, notes);
             out::answer(&without_requests(&explanation, &facts, false))?;
         }
         return Err(match explanation.not_counted {
@@ -103,7 +103,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
     }
     explanation.circle.agent_pid = folder.manifest().agent_pid;
     let has_waits = evidence(&folder, &mut explanation, &mut notes);
-    let facts = facts(&folder, &explanation, arguments, (has_waits, notes));
+    let facts = facts(&folder, &explanation, arguments, has_waits, notes);
     let text = if arguments.json {
         terminal::render_explanation_json(&explanation, &facts)
     } else {
@@ -153,7 +153,8 @@ fn facts(
     folder: &Folder,
     explanation: &Explanation,
     arguments: &ExplainArguments,
-    (has_waits, mut notes): (bool, Vec<String>),
+    has_waits: bool,
+    mut notes: Vec<String>,
 ) -> ExplainFacts {
     let manifest = folder.manifest();
     notes.extend(lost(manifest));

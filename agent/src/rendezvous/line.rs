@@ -80,7 +80,8 @@ impl Line {
                 let only = if said.is_some() { None } else { Only::take(&greeting, pid) };
                 if said.is_some() || only.is_some() {
                     let sender = self.sender.clone();
-                    tokio::spawn(greet(stream, (pid, said), (place, only), sender, Arc::clone(&self.counts)));
+                    let caller = Caller { stream, pid, said, place, only };
+                    tokio::spawn(greet(caller, sender, Arc::clone(&self.counts)));
                 } else {
                     self.counts.silent.fetch_add(1, Ordering::Relaxed);
                 }
@@ -139,14 +140,19 @@ fn is_greeting(line: &[u8]) -> bool {
     line.starts_with(b"marker ")
 }
 
-/// Passes on a program that sends its line in time.
-async fn greet(
+/// A process that has connected.
+struct Caller {
     stream: net::UnixStream,
-    (pid, said): (i32, Option<bool>),
-    (place, only): (OwnedSemaphorePermit, Option<Only>),
-    sender: mpsc::Sender<Peer>,
-    counts: Arc<Counts>,
-) {
+    pid: i32,
+    /// Whether it has said the right words, if it has said any.
+    said: Option<bool>,
+    place: OwnedSemaphorePermit,
+    only: Option<Only>,
+}
+
+/// Passes on a program that sends its line in time.
+async fn greet(caller: Caller, sender: mpsc::Sender<Peer>, counts: Arc<Counts>) {
+    let Caller { stream, pid, said, place, only } = caller;
     let nonblocking = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
     let Ok(mut stream) = nonblocking else { return };
     let is_right = if let Some(is_right) = said {

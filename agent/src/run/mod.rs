@@ -37,19 +37,21 @@ use crate::{
         observe,
         record_source::RecordSource,
         signals::{Haste, Signals},
-        start::{self, Begun},
+        start::{self, Begun, Known},
     },
     sinks::terminal::Exit,
     sources::{Selected, Variable},
 };
 
-/// The program's file and the files for its sources.
+/// The program's file and the files for its sources, and what obeys signals meanwhile.
 struct Beside {
     program: PathBuf,
     rendezvous: Rendezvous,
     sources: Selected,
     /// Environment variables that make it load the sources' files.
     variables: Vec<Variable>,
+    signals: Signals,
+    haste: Haste,
 }
 
 /// The program.
@@ -89,7 +91,7 @@ pub fn run(arguments: &RunArguments) -> Result<i32, SessionError> {
             Rendezvous::open(run_as.as_ref(), &unpacked).during("making the meeting place of the markers")?;
         drop(unpacked);
         let variables = sources.environment(rendezvous.files(), &|name| std::env::var_os(name));
-        let beside = Beside { program, rendezvous, sources, variables };
+        let beside = Beside { program, rendezvous, sources, variables, signals, haste };
         if let Choice::Kernel(loaded) = &mut choice {
             beside.rendezvous.trust(loaded.take_tracked());
             // The program is started by this thread, and inherits its clock.
@@ -101,8 +103,7 @@ pub fn run(arguments: &RunArguments) -> Result<i32, SessionError> {
             Choice::Kernel(loaded) => {
                 let begun = begin(arguments, run_as, cost, loaded.fidelity)?;
                 let feed = begun.feed(loaded, &arguments.observation)?;
-                let (mut session, mut launched) =
-                    launch(arguments, run_as, (begun, feed, beside), (signals, haste))?;
+                let (mut session, mut launched) = launch(arguments, run_as, begun, feed, beside)?;
                 let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
                 observe(&mut session, &mut launched, kernel_log).await?;
                 launched.finish(session, arguments)
@@ -111,9 +112,8 @@ pub fn run(arguments: &RunArguments) -> Result<i32, SessionError> {
                 let begun = begin(arguments, run_as, cost, Fidelity::Procfs)?;
                 let threads = arguments.observation.max_threads;
                 let limits = start::limits(&arguments.observation);
-                let source = ProcfsSource::new((begun.identity.run_id, limits), threads, &refusal)?;
-                let (mut session, mut launched) =
-                    launch(arguments, run_as, (begun, source, beside), (signals, haste))?;
+                let source = ProcfsSource::new(begun.identity.run_id, limits, threads, &refusal)?;
+                let (mut session, mut launched) = launch(arguments, run_as, begun, source, beside)?;
                 unprivileged::explain(&refusal);
                 observe(&mut session, &mut launched, None).await?;
                 launched.finish(session, arguments)
@@ -131,18 +131,19 @@ fn begin(
     let identity = Identity::new(&arguments.observation, &arguments.command)?;
     let uid = run_as.map_or_else(|| nix::unistd::getuid().as_raw(), |user| user.uid.as_raw());
     let manifest_child = folder::Child { uid, exit: None };
-    let known = (Guest::here(), identity, cost, fidelity);
+    let known = Known { guest: Guest::here(), identity, cost, fidelity };
     Begun::new(&arguments.observation, run_as, known, Some(manifest_child))
 }
 
 fn launch<F: RecordSource>(
     arguments: &RunArguments,
     run_as: Option<&RunAs>,
-    (mut begun, mut feed, beside): (Begun, F, Beside),
-    (signals, haste): (Signals, Haste),
+    mut begun: Begun,
+    mut feed: F,
+    beside: Beside,
 ) -> Result<(Session<F>, Launched), SessionError> {
     let between = if arguments.observation.phase.is_empty() { LOOK } else { SOON };
-    let Beside { program, rendezvous, sources, variables } = beside;
+    let Beside { program, rendezvous, sources, variables, signals, haste } = beside;
     feed.starts(&program);
     let adopt = feed.adopt()?;
     let start_ns = clock::now_ns();
@@ -165,7 +166,7 @@ fn launch<F: RecordSource>(
     let end = child::end_of(child.id()).during("watching the program")?;
     let watched = end.try_clone().during("watching the program")?;
     signals.started(child.id(), watched);
-    let session = begun.start(&arguments.observation, feed, (started, Some(child.id())), haste)?;
+    let session = begun.start(&arguments.observation, feed, started, Some(child.id()), haste)?;
     // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
     let ended = unsafe { AsyncFd::register(end) }.map_err(io::Error::from)?;
     Ok((session, Launched { child, rendezvous, sources, ended, signals, looks: every(between) }))

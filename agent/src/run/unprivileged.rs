@@ -68,7 +68,8 @@ pub(super) struct ProcfsSource {
 
 impl ProcfsSource {
     pub(super) fn new(
-        (run_id, limits): ([u8; 16], Limits),
+        run_id: [u8; 16],
+        limits: Limits,
         threads: u32,
         refusal: &Refusal,
     ) -> Result<Self, SessionError> {
@@ -211,7 +212,7 @@ mod tests {
                 environment.iter().find(|(name, _)| *name == "GUESTSCOPE_NOTIFY").expect("it is told");
             let mut program = UnixStream::connect(socket).expect("the agent listens");
             program.write_all(b"marker 1\n").expect("the agent listens");
-            let mut source = ProcfsSource::new(([1; 16], Limits::default()), 8, &Refusal::Unwanted)
+            let mut source = ProcfsSource::new([1; 16], Limits::default(), 8, &Refusal::Unwanted)
                 .expect("memory can be had");
             let peer = rendezvous.next().await.expect("it has greeted");
             let _program = meanwhile(program);

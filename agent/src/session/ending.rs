@@ -106,7 +106,7 @@ impl<F: RecordSource> Session<F> {
             limits: limits_told,
             hints,
             hidden: Hidden::new(unfinished, untracked, told.summary.as_ref().ok()),
-            ..facts::for_terminal(&identity, &told.guest, &told.path, (wall, exit), &restored_after)
+            ..facts::for_terminal(&identity, &told.guest, &told.path, wall, exit, &restored_after)
         };
         // A missing summary does not change the exit code: the caller waits for the program's own.
         match told.summary {

@@ -44,7 +44,7 @@ impl Identity {
         let program = command.first().map(Path::new).and_then(Path::file_name);
         let name = program.map(|name| name.shown().stored().to_owned()).unwrap_or_default();
         let command: Vec<String> = command.iter().map(|word| word.shown().stored().to_owned()).collect();
-        Self::of(observation, (&name, &command), command.first(), None)
+        Self::of(observation, &name, &command, command.first(), None)
     }
 
     /// Identity of a target, named by the option or after the target.
@@ -53,13 +53,14 @@ impl Identity {
         target: &Target,
         pid: Option<u32>,
     ) -> std::io::Result<Self> {
-        Self::of(observation, (&target.name, &target.words), target.executable.as_ref(), pid)
+        Self::of(observation, &target.name, &target.words, target.executable.as_ref(), pid)
     }
 
     /// Masks secrets in the command line before anything keeps it.
     fn of(
         observation: &Observation,
-        (name, words): (&str, &[String]),
+        name: &str,
+        words: &[String],
         executable: Option<&String>,
         pid: Option<u32>,
     ) -> std::io::Result<Self> {
@@ -113,7 +114,8 @@ fn random_bytes() -> std::io::Result<[u8; 16]> {
 /// The manifest as the run begins.
 pub(crate) fn manifest(
     identity: &Identity,
-    (guest, fidelity): (&Guest, Fidelity),
+    guest: &Guest,
+    fidelity: Fidelity,
     start: ClockPair,
     child: Option<Child>,
 ) -> Manifest {
@@ -257,7 +259,8 @@ pub(crate) fn for_terminal(
     identity: &Identity,
     guest: &Guest,
     folder: &Path,
-    (wall, exit): (Duration, Exit),
+    wall: Duration,
+    exit: Exit,
     restored: &[(Duration, Restored)],
 ) -> RunFacts {
     RunFacts {
@@ -286,7 +289,6 @@ mod tests {
     use super::*;
     use crate::{
         cli::{Cli, Command},
-        clock::ClockPair,
         platform::{Root, Subject},
     };
 
@@ -334,7 +336,7 @@ mod tests {
         let identity = Identity::new(&observation(&[]), &["true".into()]).unwrap();
         let nowhere = tempfile::tempdir().unwrap();
         let guest = Guest::read(&Root::at(nowhere.path()), None, Subject::Own);
-        assert_eq!(manifest(&identity, (&guest, fidelity), ClockPair::now(), None).fidelity, word);
+        assert_eq!(manifest(&identity, &guest, fidelity, ClockPair::now(), None).fidelity, word);
         let resource = resource(&identity, &guest, fidelity);
         let told = resource.iter().find(|(key, _)| key == "guestscope.fidelity").map(|(_, value)| value);
         assert_eq!(told, Some(&Value::StringValue(word.to_owned())));

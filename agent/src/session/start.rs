@@ -44,6 +44,14 @@ use crate::{
     untrusted::Shown as _,
 };
 
+/// What is known before the run folder is made.
+pub(crate) struct Known {
+    pub(crate) guest: Guest,
+    pub(crate) identity: Identity,
+    pub(crate) cost: Cost,
+    pub(crate) fidelity: Fidelity,
+}
+
 /// State before anything is observed.
 pub(crate) struct Begun {
     pub(crate) guest: Guest,
@@ -96,12 +104,12 @@ impl Begun {
     pub(crate) fn new(
         observation: &Observation,
         run_as: Option<&RunAs>,
-        (guest, identity, cost, fidelity): (Guest, Identity, Cost, Fidelity),
+        Known { guest, identity, cost, fidelity }: Known,
         child: Option<Child>,
     ) -> Result<Self, SessionError> {
         let clock = ClockPair::now();
         let options = CreateOptions { parent: observation.output.clone(), owner: run_as.map(RunAs::owner) };
-        let manifest = facts::manifest(&identity, (&guest, fidelity), clock, child);
+        let manifest = facts::manifest(&identity, &guest, fidelity, clock, child);
         let manifest = Manifest { max_threads: Some(observation.max_threads), ..manifest };
         let folder = RunFolder::create(&options, manifest)?;
         if options.owner.is_some() && folder.owner().is_none() {
@@ -148,7 +156,8 @@ impl Begun {
         self,
         observation: &Observation,
         feed: F,
-        (started, program): (Instant, Option<u32>),
+        started: Instant,
+        program: Option<u32>,
         haste: Haste,
     ) -> Result<Session<F>, SessionError> {
         let Self { guest, identity, cost, fidelity, clock, folder } = self;
@@ -160,11 +169,11 @@ impl Begun {
         let wall = WallClock::new(clock);
         // The export and folder threads give up all privileges after assuming the folder owner's rights,
         // which takes a privilege as well.
-        let exporter = exporter(observation, &identity, (&guest, fidelity), &folder, &wall)?;
+        let exporter = exporter(observation, &identity, &guest, fidelity, &folder, &wall)?;
         // Both threads need only descriptors that are open already.
         let settle_to_say = || privileges::drop_all().unwrap_or_default();
         out::say_by_thread(settle_to_say).during("starting the thread that says things")?;
-        let facts = facts::for_terminal(&identity, &guest, folder.path(), (cost.attach, Exit::Running), &[]);
+        let facts = facts::for_terminal(&identity, &guest, folder.path(), cost.attach, Exit::Running, &[]);
         let health = feed.health(cost.so_far(Duration::ZERO));
         out::say_lines(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json, settle_to_say);
@@ -226,7 +235,8 @@ fn settle(owner: Option<Owner>) -> impl FnOnce() -> io::Result<()> + Send + 'sta
 fn exporter(
     observation: &Observation,
     identity: &Identity,
-    (guest, fidelity): (&Guest, Fidelity),
+    guest: &Guest,
+    fidelity: Fidelity,
     folder: &RunFolder,
     wall: &WallClock,
 ) -> Result<Option<Exporter>, SessionError> {

@@ -98,7 +98,7 @@ impl Queues {
         })
     }
 
-    pub(super) fn step(&mut self, root: &Root, (from_ns, to_ns): (u64, u64)) {
+    pub(super) fn step(&mut self, root: &Root, from_ns: u64, to_ns: u64) {
         if self.threads.is_empty() || to_ns == from_ns {
             return;
         }

@@ -61,12 +61,12 @@ impl Watch {
 
     /// Reads all counts.
     pub(super) fn step(&mut self, now_ns: u64) {
-        let span = (self.last_ns, now_ns.max(self.last_ns));
+        let (from_ns, to_ns) = (self.last_ns, now_ns.max(self.last_ns));
         for one in &mut self.groups {
-            one.step(&self.root, span);
+            one.step(&self.root, from_ns, to_ns);
         }
-        self.queues.step(&self.root, span);
-        self.last_ns = span.1;
+        self.queues.step(&self.root, from_ns, to_ns);
+        self.last_ns = to_ns;
     }
 
     /// What was seen; those of groups first.
@@ -121,7 +121,7 @@ impl Watched {
         self.bound = bound;
     }
 
-    fn step(&mut self, root: &Root, (from_ns, to_ns): (u64, u64)) {
+    fn step(&mut self, root: &Root, from_ns: u64, to_ns: u64) {
         let Some(now) = self.bound.count(root) else { return };
         let Self { bound, limit, last, short, .. } = self;
         let middle_ns = from_ns + (to_ns - from_ns) / 2;
