@@ -13,11 +13,11 @@ use guestscope_contract::{
 };
 
 use crate::{
-    life,
+    life::{self, Other},
     maps::OFFSET_TASK_FLAGS,
     memory::Memory,
     process, quota,
-    task::{self, Task},
+    task::{self, Numbers, Task},
     workers,
 };
 
@@ -47,8 +47,8 @@ pub(crate) fn of<C: EbpfContext, M: Memory>(ctx: &C, parent: *mut Ledger, child:
     }
     // Read anew: the verifier follows both ways from a number that it has seen compared (151,000
     // instructions, 117,000 so).
-    let identity = (child.tid(), child.tgid(), child.address() as u64);
-    numbered(ctx, parent, identity, |ledger| quota::woken(child, ledger));
+    let numbers = Numbers { tid: child.tid(), tgid: child.tgid(), address: child.address() as u64 };
+    numbered(ctx, parent, numbers, |ledger| quota::woken(child, ledger));
 }
 
 /// A tracked thread makes a thread of these numbers at this address; if it is a process, an older one of its
@@ -57,7 +57,7 @@ pub(crate) fn of<C: EbpfContext, M: Memory>(ctx: &C, parent: *mut Ledger, child:
 pub(crate) fn numbered<C: EbpfContext>(
     ctx: &C,
     parent: *mut Ledger,
-    (tid, tgid, address): (u32, u32, u64),
+    Numbers { tid, tgid, address }: Numbers,
     waits: impl FnOnce(&mut Ledger),
 ) {
     let Some(ledger) = task::create(tid, tgid, address) else {
@@ -71,7 +71,7 @@ pub(crate) fn numbered<C: EbpfContext>(
         (*ledger).begin(now_ns, RUNNABLE, bpf_get_smp_processor_id() as u16);
         waits(&mut *ledger);
         (*ledger).arrival_offset_ns = (*parent).arrival_offset_ns;
-        let other = ((*parent).tid, (*parent).tgid, (*parent).born_ns);
+        let other = Other { tid: (*parent).tid, tgid: (*parent).tgid, born_ns: (*parent).born_ns };
         life::record(Kind::Fork, 0, &*ledger, address, now_ns, other);
     }
 }

@@ -206,7 +206,7 @@ pub(crate) fn submitted<M: Memory>(current: Current, request: *const u8, bio: *c
         }
         _ => (Owner::NOBODY, now_ns),
     };
-    pending::note_for::<M>(request, owner.with(IO_HELD), (since_ns, 0), device);
+    pending::note_for::<M>(request, owner.with(IO_HELD), since_ns, 0, device);
 }
 
 /// [`WAIT_HELD`] if a read of the thread that was held back was done in this wait.

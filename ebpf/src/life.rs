@@ -4,25 +4,30 @@ use guestscope_contract::{EXIT_REPLACED, EXIT_UNSEEN, Header, Kind, TaskRecord, 
 
 use crate::{beside, emit, maps::BY_NUMBER, task};
 
-/// Hands over a fork, exec or exit. `other` is tid, tgid and birth of the other task.
+/// The other task of a fork or an exec.
+#[derive(Clone, Copy)]
+pub(crate) struct Other {
+    pub(crate) tid: u32,
+    pub(crate) tgid: u32,
+    pub(crate) born_ns: u64,
+}
+
+impl Other {
+    pub(crate) const NONE: Self = Self { tid: 0, tgid: 0, born_ns: 0 };
+}
+
+/// Hands over a fork, exec or exit.
 #[inline(always)]
-pub(crate) fn record(
-    kind: Kind,
-    flags: u32,
-    ledger: &Ledger,
-    address: u64,
-    now_ns: u64,
-    other: (u32, u32, u64),
-) {
+pub(crate) fn record(kind: Kind, flags: u32, ledger: &Ledger, address: u64, now_ns: u64, other: Other) {
     emit::task(kind, |record: *mut TaskRecord| {
         let (minor, major) = task::faults_at(address);
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
             (*record).header = Header { kind: kind as u32, flags, time_ns: now_ns };
             task::copy(ledger, &raw mut (*record).ledger);
-            (*record).other_tid = other.0;
-            (*record).other_tgid = other.1;
-            (*record).other_born_ns = other.2;
+            (*record).other_tid = other.tid;
+            (*record).other_tgid = other.tgid;
+            (*record).other_born_ns = other.born_ns;
             (*record).minor_faults = minor;
             (*record).major_faults = major;
             beside::copy(ledger.slot, &raw mut (*record).beside);

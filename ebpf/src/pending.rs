@@ -174,7 +174,7 @@ pub(crate) fn of(request: *const u8) -> Option<*mut Io> {
 /// Notes an I/O of a thread.
 #[inline(always)]
 pub(crate) fn note<M: Memory>(request: *const u8, owner: Owner, submitted_ns: u64, issued_ns: u64) {
-    note_for::<M>(request, owner, (submitted_ns, issued_ns), 0);
+    note_for::<M>(request, owner, submitted_ns, issued_ns, 0);
 }
 
 /// The same for a device.
@@ -182,7 +182,8 @@ pub(crate) fn note<M: Memory>(request: *const u8, owner: Owner, submitted_ns: u6
 pub(crate) fn note_for<M: Memory>(
     request: *const u8,
     owner: Owner,
-    (submitted_ns, issued_ns): (u64, u64),
+    submitted_ns: u64,
+    issued_ns: u64,
     device: u32,
 ) {
     // SAFETY: a request, at the offset of a member of this size that the agent resolved.

@@ -30,6 +30,14 @@ use crate::{
     process, registers, wait,
 };
 
+/// A task by its number, its process and its address.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbers {
+    pub(crate) tid: u32,
+    pub(crate) tgid: u32,
+    pub(crate) address: u64,
+}
+
 /// A `task_struct`.
 #[derive(Clone, Copy)]
 pub(crate) struct Task<M>(*const u8, PhantomData<M>);

@@ -14,7 +14,8 @@ use crate::{
     device, emit,
     limits::Asked,
     maps::{STAGES, WAIT_THRESHOLD_NS},
-    origin, process, task,
+    origin, process,
+    task::{self, Numbers},
 };
 
 /// Whether a time is long enough to be handed over.
@@ -30,13 +31,12 @@ pub(crate) fn is_long(ledger: &Ledger, now_ns: u64) -> bool {
     is_reported(now_ns.wrapping_sub(ledger.left_ns))
 }
 
-/// The thread of this ledger has got the CPU from `before`: the number, process and address of that task;
-/// `call`: what its system call says of the wait. Both are evaluated only where the wait was long. `left_cpu`
-/// is the thread's last CPU.
+/// The thread of this ledger has got the CPU from the task `before`; `call`: what its system call says of the
+/// wait. Both are evaluated only where the wait was long. `left_cpu` is the thread's last CPU.
 #[inline(always)]
 pub(crate) fn ended(
     ledger: &Ledger,
-    before: impl Fn() -> (u32, u32, u64),
+    before: impl Fn() -> Numbers,
     call: impl Fn() -> Asked,
     left_cpu: u16,
     now_ns: u64,
@@ -63,7 +63,7 @@ pub(crate) fn ended(
             (*record).tgid = ledger.tgid;
             (*record).waker = waker;
             (*record).replaced_by_tid = ledger.replaced_by_tid;
-            let (tid, tgid, address) = before();
+            let Numbers { tid, tgid, address } = before();
             (*record).ran_before_tid = tid;
             (*record).ran_before_tgid = tgid;
             (*record).left_cpu = left_cpu;

@@ -37,7 +37,7 @@ use guestscope_contract::{
 };
 
 use crate::{
-    life,
+    life::{self, Other},
     maps::{
         OFFSET_TASK_CPU, OFFSET_TASK_DELAYED, OFFSET_TASK_EXIT_STATE, OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER,
         OFFSET_TASK_ON_CPU, OFFSET_TASK_ON_RQ, OFFSET_TASK_READ_BYTES, OFFSET_TASK_STATE,
@@ -206,7 +206,7 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
         }
         // Before its first possible event, whose records come later. Handing over is a full barrier as well:
         // a program that finds the slot finds what was written above.
-        life::record(Kind::Fork, FORK_ADOPTED | FORK_LATE, &*ledger, address, (*ledger).born_ns, (0, 0, 0));
+        life::record(Kind::Fork, FORK_ADOPTED | FORK_LATE, &*ledger, address, (*ledger).born_ns, Other::NONE);
         core::ptr::write_volatile(&raw mut (*ledger).task, address);
         task::set_slot((*ledger).tid, (*ledger).slot);
         if is_alive(task) || is_on_cpu(task) {

@@ -20,7 +20,9 @@ use guestscope_contract::{
 };
 
 use crate::{
-    birth, emit, life, limits,
+    birth, emit,
+    life::{self, Other},
+    limits,
     maps::{
         FIELD_EXEC_OLD, FIELD_EXEC_TID, FIELD_NEW_FLAGS, FIELD_NEW_TID, FIELD_SWITCH_NEXT, FIELD_SWITCH_PREV,
         FIELD_SWITCH_STATE, FIELD_WAKEUP_TID, FIELD_WAKING_TID, LEDGERS,
@@ -28,7 +30,7 @@ use crate::{
     memory::{Memory as _, Plain},
     probes::sched,
     process,
-    task::{self, SOMEBODY},
+    task::{self, Numbers, SOMEBODY},
     topology, wait,
 };
 
@@ -74,7 +76,8 @@ pub(crate) fn tp_sched_switch(ctx: TracePointContext) -> u32 {
             let left_cpu = (*ledger).cpu;
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
             // The leaving thread is still the current task.
-            let before = || (prev, (bpf_get_current_pid_tgid() >> 32) as u32, SOMEBODY);
+            let tgid = || (bpf_get_current_pid_tgid() >> 32) as u32;
+            let before = || Numbers { tid: prev, tgid: tgid(), address: SOMEBODY };
             wait::ended(&*ledger, before, limits::unknown, left_cpu, now_ns);
         }
     }
@@ -142,7 +145,7 @@ pub(crate) fn tp_task_newtask(ctx: TracePointContext) -> u32 {
         tgid = tid;
         process::forget(tgid);
     }
-    birth::numbered(&ctx, parent, (tid, tgid, SOMEBODY), |_| ());
+    birth::numbered(&ctx, parent, Numbers { tid, tgid, address: SOMEBODY }, |_| ());
     0
 }
 
@@ -157,7 +160,7 @@ fn end_unseen(tid: u32) {
     emit::count(Counter::UnseenEnd);
     // SAFETY: a ledger in a map value, of a thread that will never run again. When it ended is not known.
     unsafe {
-        life::record(Kind::Exit, EXIT_UNSEEN, &*ledger, SOMEBODY, (*ledger).since_ns, (0, 0, 0));
+        life::record(Kind::Exit, EXIT_UNSEEN, &*ledger, SOMEBODY, (*ledger).since_ns, Other::NONE);
         sched::gone(&*ledger);
     }
 }

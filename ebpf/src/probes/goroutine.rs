@@ -165,7 +165,7 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
         {
             add(&raw mut (*function).calls, 1);
         }
-        let (g, carrier) = moves(&ctx, (u32::from(slot), program), event);
+        let (g, carrier) = moves(&ctx, u32::from(slot), program, event);
         if carrier == 0 {
             return 0;
         }
@@ -210,7 +210,7 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
 /// # Safety
 /// The slot must be the running thread's.
 #[inline(always)]
-unsafe fn moves(ctx: &impl EbpfContext, (slot, program): (u32, u64), event: u64) -> (u64, u64) {
+unsafe fn moves(ctx: &impl EbpfContext, slot: u32, program: u64, event: u64) -> (u64, u64) {
     let Some(running) = RUNS.get_ptr(slot) else { return (0, 0) };
     // SAFETY: a value of a map, which only the running thread writes.
     let Runs { g: before, carrier: kept } = unsafe { core::ptr::read_volatile(running) };

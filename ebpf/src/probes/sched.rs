@@ -21,7 +21,8 @@ use guestscope_contract::{
 use crate::{
     birth, calls, emit,
     file::{self, File},
-    life, limits,
+    life::{self, Other},
+    limits,
     maps::{
         ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_FROZEN, MASK_TASK_IOWAIT, OFFSET_TASK_CPU,
         OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED,
@@ -29,7 +30,7 @@ use crate::{
     },
     memory::{Arguments, Memory, twins},
     pending, process, quota, registers, steal,
-    task::{self, Current, Task},
+    task::{self, Current, Numbers, Task},
     topology, turns, wait, workers,
 };
 
@@ -92,7 +93,7 @@ fn switches<C: Arguments>(ctx: &C) -> i32 {
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
             (*ledger).stolen_from(stolen_ns);
             turns::tell(prev, &*ledger, left_cpu, now_ns);
-            let before = || (prev.tid(), prev.tgid(), prev.address() as u64);
+            let before = || Numbers { tid: prev.tid(), tgid: prev.tgid(), address: prev.address() as u64 };
             wait::ended(&*ledger, before, || limits::of(next, &*ledger), left_cpu, now_ns);
         }
     }
@@ -221,7 +222,7 @@ fn on_the_way_back<M: Memory>(prev: Task<M>, state: u32) -> Account {
 /// The final switch: the whole ledger is handed over, and the slot is freed.
 #[inline(always)]
 pub(crate) fn ended(ledger: &Ledger, address: u64, now_ns: u64) {
-    life::record(Kind::Exit, 0, ledger, address, now_ns, (0, 0, 0));
+    life::record(Kind::Exit, 0, ledger, address, now_ns, Other::NONE);
     gone(ledger);
 }
 
@@ -301,7 +302,8 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
                 // this is the last sign of it.
                 if let Some(gone) = LEDGERS.get_ptr(u32::from(leader)) {
                     leader_born_ns = (*gone).born_ns;
-                    life::record(Kind::Exit, EXIT_REPLACED, &*gone, (*gone).task, now_ns, (old_tid, 0, 0));
+                    let other = Other { tid: old_tid, ..Other::NONE };
+                    life::record(Kind::Exit, EXIT_REPLACED, &*gone, (*gone).task, now_ns, other);
                     process::leave(&*gone);
                 }
                 task::release(leader);
@@ -313,7 +315,8 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
         process::replaced(&*ledger, now_ns);
         wait::forget_edges(u32::from((*ledger).slot));
         calls::forget((*ledger).slot);
-        life::record(Kind::Exec, 0, &*ledger, address, now_ns, (old_tid, 0, leader_born_ns));
+        let other = Other { tid: old_tid, tgid: 0, born_ns: leader_born_ns };
+        life::record(Kind::Exec, 0, &*ledger, address, now_ns, other);
     }
     leader_born_ns != 0
 }
@@ -337,7 +340,7 @@ fn is_freed<C: Arguments>(ctx: &C) -> i32 {
         let (now_ns, stamps) = (bpf_ktime_get_ns(), task.stamps());
         let seen_ns = ledger.accounts[Account::Cpu as usize];
         let ended_ns = ledger.ended_unseen(now_ns, stamps, task.last_stay_ns(seen_ns), at);
-        life::record(Kind::Exit, EXIT_UNSEEN, ledger, task.address() as u64, ended_ns, (0, 0, 0));
+        life::record(Kind::Exit, EXIT_UNSEEN, ledger, task.address() as u64, ended_ns, Other::NONE);
         gone(ledger);
     }
     0
@@ -357,7 +360,7 @@ pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
             let now_ns = bpf_ktime_get_ns();
             (*ledger).begin(now_ns, RUNNING, bpf_get_smp_processor_id() as u16);
             pending::begins(ledger, Current::new().read_bytes());
-            life::record(Kind::Fork, FORK_ADOPTED, &*ledger, address, now_ns, (0, 0, 0));
+            life::record(Kind::Fork, FORK_ADOPTED, &*ledger, address, now_ns, Other::NONE);
         }
     }
     0
