@@ -3,7 +3,7 @@
 use guestscope_nvml::{Device, Hello, MOST_DEVICES, Virtualization};
 
 use super::news::cleaned;
-use crate::run::{GpuDevice, GpuRecord};
+use guestscope_folder::{GpuDevice, GpuRecord};
 
 /// Longest text of a driver that is kept, characters.
 const TEXT: usize = 128;

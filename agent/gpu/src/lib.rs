@@ -30,7 +30,7 @@ pub use self::{
     news::News,
 };
 use guestscope_base::{guarded, privileges, untrusted};
-use guestscope_folder::{self as run, GpuRecord};
+use guestscope_folder::GpuRecord;
 use guestscope_model::phase;
 use guestscope_platform as platform;
 

@@ -8,20 +8,20 @@ mod names;
 mod programs;
 #[cfg(test)]
 mod row_tests;
+mod secret;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod urls;
 
+pub use self::secret::MASK;
 use self::{
     names::{is_of_name, name_at_end, of_call, of_name},
     programs::{Known, Program, Value, program},
+    secret::{Secret, after_slash},
     tables::{PLAIN, SCHEMES, SETTERS},
     urls::{bare, is_random},
 };
-
-/// Replacement for a secret.
-pub const MASK: &str = "***";
 
 /// A command line with its secrets masked.
 pub fn masked<W: AsRef<str>>(words: &[W]) -> Vec<String> {
@@ -32,26 +32,6 @@ pub fn masked<W: AsRef<str>>(words: &[W]) -> Vec<String> {
 /// A path, a message or a URL, masked in the same way.
 pub fn masked_text(text: &str) -> String {
     Reader::default().text(text)
-}
-
-/// The secret part of a value; later variants hide more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Secret {
-    #[default]
-    Nothing,
-    /// The value of `--tokens`: all, unless it is a number or a plain word.
-    Count,
-    /// The value of `--pin`: all, unless it is a plain word or numbers of CPUs.
-    Pin,
-    /// The value of `--key`: all, unless it is a path, a number or a plain word.
-    Opaque,
-    /// The value of curl's `-b`: all, if it assigns something; otherwise it is a file.
-    Pairs,
-    /// The value of `--user`: the part after this character.
-    After(char),
-    /// The part between a slash and the host: `scott/tiger@host`.
-    AfterSlash,
-    All,
 }
 
 /// What the words so far say about the next one.
@@ -309,15 +289,6 @@ fn hide(secret: Secret, value: &str) -> Option<String> {
         Secret::AfterSlash => return after_slash(value),
     };
     is_all.then(|| MASK.to_owned())
-}
-
-/// Masks `scott/tiger@host`; neither a path nor a script nor an option.
-fn after_slash(value: &str) -> Option<String> {
-    let (user, rest) = value.split_once('/')?;
-    let is_url = user.ends_with(':') && rest.starts_with('/');
-    let is_meant = !user.is_empty() && !value.starts_with(['.', '@', '-']) && !rest.is_empty() && !is_url;
-    let host = rest.rfind('@').map_or("", |at| &rest[at..]);
-    is_meant.then(|| format!("{user}/{MASK}{host}"))
 }
 
 fn is_number(text: &str) -> bool {

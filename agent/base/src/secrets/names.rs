@@ -1,7 +1,7 @@
 //! How secret a value is, by the name of its option, variable or header.
 
 use super::{
-    Secret,
+    secret::Secret,
     tables::{
         CALLS, ENDS, KEYS, KEYS_OR_PATHS, LAST, MODEL_TOKENS, NO_PASSWORDS, NO_VALUES, TOKEN_COUNTS, USERS,
     },

@@ -1,8 +1,8 @@
 //! Secrets without a name: in URLs, before hosts, and tokens known by their shape.
 
 use super::{
-    MASK, after_slash,
     names::{is_of_name, name_at_end},
+    secret::{MASK, after_slash},
     tables::{HOSTS, NO_HOSTS, NO_USERS, SECRET_PATHS, SHAPES, SLASHED},
 };
 

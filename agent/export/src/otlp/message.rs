@@ -5,9 +5,17 @@
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{AnyValue, ArrayValue, KeyValue, any_value::Value},
-    trace::v1::{ResourceSpans, ScopeSpans, Span},
+    trace::v1::{ResourceSpans, ScopeSpans, Span, SpanFlags},
 };
 use prost::{Message as _, length_delimiter_len};
+
+/// Flags of a span whose parent is ours, or not.
+pub(super) fn flags(parent_is_remote: bool) -> u32 {
+    /// The only flag of W3C's Trace Context.
+    const SAMPLED: u32 = 1;
+    let remote = if parent_is_remote { SpanFlags::ContextIsRemoteMask as u32 } else { 0 };
+    SAMPLED | SpanFlags::ContextHasIsRemoteMask as u32 | remote
+}
 
 /// An attribute.
 pub(super) fn attribute(key: impl Into<String>, value: Value) -> KeyValue {

@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 
 use opentelemetry_proto::tonic::trace::v1::span::Event;
 
-use super::{message::integer, spans::wall_ns, timeline::Interval};
+use super::{
+    message::integer,
+    timeline::{Interval, wall_ns},
+};
 use crate::phase::{Pause, Request};
 
 /// Most pauses kept, and so most events of one phase: as many as waits.

@@ -6,7 +6,10 @@ use std::collections::VecDeque;
 
 use opentelemetry_proto::tonic::trace::v1::span::Event;
 
-use super::{message::text, spans::wall_ns, timeline::Interval};
+use super::{
+    message::text,
+    timeline::{Interval, wall_ns},
+};
 use crate::phase::{Request, Restored};
 
 /// Most restores kept, and so most events of one phase: as many as pauses.

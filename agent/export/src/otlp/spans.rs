@@ -14,10 +14,10 @@ use opentelemetry_proto::tonic::{
 
 use super::{
     LiveVerdict, answered, breakdown, gpus,
-    message::{attribute, integer, text, texts},
+    message::{attribute, flags, integer, text, texts},
     pauses, restored,
     service::Service,
-    timeline::{self, Interval},
+    timeline::{self, Interval, wall_ns},
     wait_spans,
     waits::{self, Chosen},
 };
@@ -138,14 +138,6 @@ pub(super) fn is_root(span: &Span) -> bool {
     span.parent_span_id.is_empty() || span.flags & SpanFlags::ContextIsRemoteMask as u32 != 0
 }
 
-/// Flags of a span whose parent is ours, or not.
-pub(super) fn flags(parent_is_remote: bool) -> u32 {
-    /// The only flag of W3C's Trace Context.
-    const SAMPLED: u32 = 1;
-    let remote = if parent_is_remote { SpanFlags::ContextIsRemoteMask as u32 } else { 0 };
-    SAMPLED | SpanFlags::ContextHasIsRemoteMask as u32 | remote
-}
-
 /// The span without its times.
 fn span(phase: &Phase, attributes: Vec<KeyValue>) -> Span {
     // A server is what answered somebody over a network: a connection's request, or one with a status.
@@ -219,9 +211,4 @@ fn warnings(phase: &Phase) -> Vec<String> {
         warnings.push("the end was lost: the duration is an upper bound".to_owned());
     }
     warnings
-}
-
-/// Wall time, ns since 1970. A clock set before 1970 yields 1970, because receivers read no earlier time.
-pub(super) fn wall_ns(monotonic_ns: u64, wall_offset_ns: i64) -> u64 {
-    monotonic_ns.saturating_add_signed(wall_offset_ns)
 }

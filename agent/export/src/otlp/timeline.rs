@@ -103,3 +103,8 @@ fn after(before: u64, apart: bool, own: u64) -> u64 {
     let spaced = if apart { before + GAP_NS } else { before };
     if spaced <= own + DRIFT_NS { own.max(spaced) } else { own.max(before) }
 }
+
+/// Wall time, ns since 1970. A clock set before 1970 yields 1970, because receivers read no earlier time.
+pub(super) fn wall_ns(monotonic_ns: u64, wall_offset_ns: i64) -> u64 {
+    monotonic_ns.saturating_add_signed(wall_offset_ns)
+}

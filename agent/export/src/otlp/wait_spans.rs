@@ -12,9 +12,8 @@ use opentelemetry_proto::tonic::{
 };
 
 use super::{
-    message::{integer, text},
-    spans::{flags, wall_ns},
-    timeline::Interval,
+    message::{flags, integer, text},
+    timeline::{Interval, wall_ns},
     waits::Notes,
 };
 use crate::phase::{Blame, InFlight, Phase, Wait};

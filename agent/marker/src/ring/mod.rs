@@ -4,12 +4,8 @@
 //! as done; it never waits, and if the ring is full its edge is only counted there. Without a ring an edge
 //! costs one load and a jump that is not taken. The words of a record are deliberately opaque here.
 
+mod atomic;
 mod slots;
-
-/// The processor's own.
-mod atomic {
-    pub(super) use core::sync::atomic::{AtomicU64, Ordering};
-}
 
 use core::{
     ptr,

@@ -1,6 +1,9 @@
 //! What the kernel counts of a limit: failures, periods without quota, bytes, pages that came back.
 
-use super::{Bound, Root, What};
+use super::{
+    super::root::Root,
+    bound::{Bound, What},
+};
 
 /// Counts of a group since its beginning; none of them goes down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

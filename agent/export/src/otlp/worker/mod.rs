@@ -6,10 +6,11 @@
 //! does its older part go to the spill file, so a collector's restart costs the observed machine no disk
 //! writes. Live spans and those from the file take turns, the latter in order and at a bounded rate.
 
+mod resend;
 mod settle;
 
 #[cfg(test)]
-pub(super) use settle::resend_pause;
+pub(super) use resend::resend_pause;
 
 use std::{
     collections::VecDeque,

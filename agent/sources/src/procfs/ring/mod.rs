@@ -4,12 +4,8 @@
 //! at any time. A slot that is never finished blocks the reader for a bounded time. The words are interpreted
 //! elsewhere.
 
+mod atomic;
 mod reader;
-
-/// The processor's own.
-mod atomic {
-    pub(super) use std::sync::atomic::{AtomicU64, Ordering};
-}
 
 use std::{
     io,

@@ -1,0 +1,3 @@
+//! The processor's atomics, in whose place tests put loom's.
+
+pub(super) use core::sync::atomic::{AtomicU64, Ordering};
