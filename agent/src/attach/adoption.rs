@@ -132,7 +132,7 @@ impl Adoption {
         }
         let mut processes: Vec<u32> = self.processes.iter().copied().collect();
         processes.sort_unstable();
-        self.code.keep(feed, |pid| self.processes.contains(&pid));
+        self.code.keep(&mut feed.kernel_side(), |pid| self.processes.contains(&pid));
         self.probe(processes, feed);
         feed.look_at_functions();
         Ok(!self.processes.is_empty() || self.unborn > 0)
@@ -172,7 +172,7 @@ impl Adoption {
             for pid in walk.adopted {
                 // Opening a thread's sampling clock waits for the same lock as reading its mappings, and
                 // cannot be abandoned.
-                if self.adopted.insert(pid) && !self.code.holds_up(pid, feed) {
+                if self.adopted.insert(pid) && !self.code.holds_up(pid, &mut feed.kernel_side()) {
                     Self::sample(pid, feed);
                 }
             }
@@ -201,7 +201,7 @@ impl Adoption {
 
     /// Puts the probe into what processes have mapped, where they have mapped code since the last look.
     fn probe(&mut self, processes: Vec<u32>, feed: &mut Feed) {
-        for problem in self.code.look_at_all(processes, feed) {
+        for problem in self.code.look_at_all(processes, &mut feed.kernel_side()) {
             out::say(&format!("warning: {problem}\n"));
         }
     }

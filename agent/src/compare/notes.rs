@@ -6,9 +6,6 @@ use super::{grouping::RunsOf, read::ReadRun};
 use crate::folder::{Manifest, State};
 use crate::untrusted::{self, Shown as _, Untrusted};
 
-/// Clocks that went apart by more than this were set.
-const STEPPED_NS: i64 = 100_000_000;
-
 /// Runs for which the same note is repeated.
 const MOST_ALIKE: usize = 3;
 
@@ -127,16 +124,6 @@ fn of_run(run: &ReadRun) -> Vec<String> {
         notes.push(format!(": {} requests without an end left out", left_out.unfinished));
     }
     notes
-}
-
-/// The largest step of the wall clock against the monotonic one between two readings, ns, if it matters.
-pub(super) fn stepped(manifest: &Manifest) -> Option<i64> {
-    let apart =
-        |clock: &crate::folder::ClockPair| clock.wall_ns.wrapping_sub(clock.monotonic_ns).cast_signed();
-    let steps = manifest.clocks.windows(2).map(|pair| apart(&pair[1]).wrapping_sub(apart(&pair[0])));
-    steps
-        .max_by_key(|step| step.unsigned_abs())
-        .filter(|step| step.unsigned_abs() > STEPPED_NS.unsigned_abs())
 }
 
 fn failed_hooks(manifest: &Manifest) -> String {

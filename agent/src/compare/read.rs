@@ -8,18 +8,21 @@ use std::{
     },
 };
 
-use super::{notes, slim::slim, sources::Source};
+use super::{slim::slim, sources::Source};
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::{
         Ids,
         compare::{RunDigest, Warmup},
     },
-    folder::{self, Folder, Manifest, limits::REQUESTS_COMPARED},
+    folder::{self, ClockPair, Folder, Manifest, limits::REQUESTS_COMPARED},
 };
 
 /// Each holds up to 60 MB of a large run while it reads.
 const MOST_THREADS: usize = 4;
+
+/// Clocks that went apart by more than this were set.
+const STEPPED_NS: i64 = 100_000_000;
 
 /// A run, read.
 #[derive(Clone, Debug)]
@@ -57,7 +60,7 @@ impl ReadRun {
     /// A run without requests, from its manifest and the place where it was found.
     pub(super) fn of(manifest: Manifest, argument: &str, path: &str) -> Self {
         let source = Source { path: path.into(), label: None, argument: argument.into() };
-        let (stepped_ns, manifest) = (notes::stepped(&manifest), Arc::new(manifest));
+        let (stepped_ns, manifest) = (stepped(&manifest), Arc::new(manifest));
         Self { source, manifest, stepped_ns, digest: RunDigest::default(), is_torn: false, notes: Vec::new() }
     }
 }
@@ -124,6 +127,15 @@ fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, fol
             "{path}: its slowest requests have too many parts to be kept: nothing is said of its tail"
         ));
     }
-    let (stepped_ns, manifest) = (notes::stepped(folder.manifest()), Arc::new(slim(folder.manifest())));
+    let (stepped_ns, manifest) = (stepped(folder.manifest()), Arc::new(slim(folder.manifest())));
     Ok(ReadRun { source: source.clone(), manifest, stepped_ns, digest, is_torn, notes })
+}
+
+/// The largest step of the wall clock against the monotonic one between two readings, ns, if it matters.
+fn stepped(manifest: &Manifest) -> Option<i64> {
+    let apart = |clock: &ClockPair| clock.wall_ns.wrapping_sub(clock.monotonic_ns).cast_signed();
+    let steps = manifest.clocks.windows(2).map(|pair| apart(&pair[1]).wrapping_sub(apart(&pair[0])));
+    steps
+        .max_by_key(|step| step.unsigned_abs())
+        .filter(|step| step.unsigned_abs() > STEPPED_NS.unsigned_abs())
 }

@@ -7,14 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    feed::Feed,
-    record_source::{self, RecordSource as _},
-};
+use super::record_source;
 use crate::{
+    loader::Loaded,
     mapped::{self, Looked, MappedCode, Problem},
     out,
     patient::{self, NoAnswer, Patience},
+    phase::pairing::Pairing,
+    pump::Pump,
+    sources::function::Functions,
 };
 
 /// Most forked processes with a first look at once: more take several looks.
@@ -33,6 +34,15 @@ const EACH: Duration = Duration::from_millis(1);
 const WHOLE: Duration = Duration::from_secs(1);
 /// Interval at which the rings are drained during the work.
 const TURN: Duration = Duration::from_millis(20);
+
+/// The kernel side, whose rings are drained while processes are looked at.
+pub(crate) struct KernelSide<'a> {
+    pub(crate) loaded: &'a mut Loaded,
+    pub(crate) pump: &'a mut Pump,
+    pub(crate) pairing: &'a mut Pairing,
+    /// Functions whose calls are phases.
+    pub(crate) functions: Option<&'a Arc<Functions>>,
+}
 
 /// Mapped code of observed processes.
 #[derive(Default)]
@@ -55,11 +65,11 @@ pub(crate) struct Code {
 /// Runs `work` on a separate thread and drains the rings until it is done: processes may block reads about
 /// them.
 fn ask<T: Send + 'static>(
-    feed: &mut Feed,
+    kernel: &mut KernelSide<'_>,
     processes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, NoAnswer> {
-    let Feed { pump, pairing, .. } = feed;
+    let KernelSide { pump, pairing, .. } = kernel;
     let mut meanwhile = || {
         record_source::empty(pump, pairing);
     };
@@ -92,13 +102,13 @@ type Answers = HashMap<u32, Option<MappedCode>>;
 
 impl Code {
     /// Looks at what a process has mapped, if that has changed since the last look. Returns warnings.
-    pub(crate) fn look(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
+    pub(crate) fn look(&mut self, pid: u32, kernel: &mut KernelSide<'_>) -> Vec<String> {
         if self.passed_over.contains(&pid) {
             return Vec::new();
         }
         let known = self.seen.get(&pid).copied().filter(|_| !self.whole.1);
-        let (marks, functions) = (Arc::clone(&feed.loaded.marks), feed.functions.clone());
-        let looked = ask(feed, 1, move || {
+        let (marks, functions) = (Arc::clone(&kernel.loaded.marks), kernel.functions.cloned());
+        let looked = ask(kernel, 1, move || {
             let code = mapped::mapped_code(pid).filter(|code| known.as_ref() != Some(code))?;
             Some((code, mapped::look(pid.cast_signed(), &marks, functions.as_deref())))
         });
@@ -109,7 +119,7 @@ impl Code {
                 return Vec::new();
             }
             Ok(Some((code, Ok(Looked { spin, problems })))) => {
-                feed.loaded.set_spin_code(pid, &spin);
+                kernel.loaded.set_spin_code(pid, &spin);
                 self.seen.insert(pid, code);
                 problems
             }
@@ -119,16 +129,16 @@ impl Code {
             Err(no_answer) => vec![self.pass_over(pid, no_answer)],
         };
         for problem in problems.iter().filter(|problem| problem.is_ours) {
-            feed.loaded.marker_failed(&problem.text);
+            kernel.loaded.marker_failed(&problem.text);
         }
         // Attaching takes its time, and the rings go on filling.
-        feed.take_in();
+        record_source::empty(kernel.pump, kernel.pairing);
         self.told.new_ones(problems)
     }
 
     /// Whether reads about a process block.
-    pub(crate) fn holds_up(&mut self, pid: u32, feed: &mut Feed) -> bool {
-        let (_, problem) = self.codes(vec![pid], feed);
+    pub(crate) fn holds_up(&mut self, pid: u32, kernel: &mut KernelSide<'_>) -> bool {
+        let (_, problem) = self.codes(vec![pid], kernel);
         let problem = self.told.new_ones(problem.into_iter().collect());
         for problem in problem {
             out::say(&format!("warning: {problem}\n"));
@@ -137,9 +147,9 @@ impl Code {
     }
 
     /// Decides whether this look covers unchanged processes too.
-    fn is_whole(&mut self, feed: &Feed) {
+    fn is_whole(&mut self, kernel: &KernelSide<'_>) {
         let is_due = self.whole.0.is_none_or(|before| before.elapsed() >= WHOLE);
-        let is_whole = feed.functions.is_some() && is_due;
+        let is_whole = kernel.functions.is_some() && is_due;
         self.whole = (if is_whole { Some(Instant::now()) } else { self.whole.0 }, is_whole);
     }
 
@@ -162,20 +172,20 @@ impl Code {
     }
 
     /// Looks at a process after exec, perhaps of the same program. Returns warnings.
-    pub(crate) fn meet(&mut self, pid: u32, feed: &mut Feed) -> Vec<String> {
+    pub(crate) fn meet(&mut self, pid: u32, kernel: &mut KernelSide<'_>) -> Vec<String> {
         self.seen.remove(&pid);
-        self.look(pid, feed)
+        self.look(pid, kernel)
     }
 
     /// Looks at all known processes again, except reused PIDs, and at their forks, which send no greeting.
     /// Returns warnings.
-    pub(crate) fn look_again(&mut self, feed: &mut Feed) -> Vec<String> {
+    pub(crate) fn look_again(&mut self, kernel: &mut KernelSide<'_>) -> Vec<String> {
         let mut problems = Vec::new();
-        self.is_whole(feed);
+        self.is_whole(kernel);
         if let Some(root) = self.root.filter(|root| !self.seen.contains_key(root)) {
-            problems = self.look(root, feed);
+            problems = self.look(root, kernel);
         }
-        let (answers, held_up) = self.codes(self.seen.keys().copied().collect(), feed);
+        let (answers, held_up) = self.codes(self.seen.keys().copied().collect(), kernel);
         let is_there = |pid: u32, before: &MappedCode| match answers.get(&pid) {
             Some(code) => code.is_some_and(|code| code.born == before.born),
             // It was not included in this check.
@@ -187,45 +197,50 @@ impl Code {
             .filter(|(pid, before)| is_there(**pid, before))
             .map(|(&pid, &code)| (pid, code))
             .collect();
-        self.keep(feed, |pid| there.contains_key(&pid));
-        let (new, held_up_too) = self.forked(&there, feed);
+        self.keep(kernel, |pid| there.contains_key(&pid));
+        let (new, held_up_too) = self.forked(&there, kernel);
         let changed =
             |(pid, before): &(u32, MappedCode)| answers.get(pid).is_some_and(|code| *code != Some(*before));
         let is_whole = self.whole.1;
         let changed: Vec<u32> =
             there.into_iter().filter(|one| is_whole || changed(one)).map(|(pid, _)| pid).chain(new).collect();
-        problems.extend(self.look_at_each(changed, held_up.into_iter().chain(held_up_too).collect(), feed));
+        problems.extend(self.look_at_each(changed, held_up.into_iter().chain(held_up_too).collect(), kernel));
         self.whole.1 = false;
         problems
     }
 
     /// Looks at what these processes have mapped, where that has changed since the last look. Returns
     /// warnings.
-    pub(crate) fn look_at_all(&mut self, pids: Vec<u32>, feed: &mut Feed) -> Vec<String> {
-        self.is_whole(feed);
-        let (answers, held_up) = self.codes(pids, feed);
+    pub(crate) fn look_at_all(&mut self, pids: Vec<u32>, kernel: &mut KernelSide<'_>) -> Vec<String> {
+        self.is_whole(kernel);
+        let (answers, held_up) = self.codes(pids, kernel);
         let is_new = |(pid, code): &(&u32, &Option<MappedCode>)| {
             code.is_some() && (self.whole.1 || self.seen.get(pid) != code.as_ref())
         };
         let mut changed: Vec<u32> = answers.iter().filter(is_new).map(|(pid, _)| *pid).collect();
         changed.sort_unstable();
-        let problems = self.look_at_each(changed, held_up.into_iter().collect(), feed);
+        let problems = self.look_at_each(changed, held_up.into_iter().collect(), kernel);
         self.whole.1 = false;
         problems
     }
 
     /// Looks at each. Returns warnings, those in `before` first.
-    fn look_at_each(&mut self, pids: Vec<u32>, before: Vec<Problem>, feed: &mut Feed) -> Vec<String> {
+    fn look_at_each(
+        &mut self,
+        pids: Vec<u32>,
+        before: Vec<Problem>,
+        kernel: &mut KernelSide<'_>,
+    ) -> Vec<String> {
         let mut told = self.told.new_ones(before);
         for pid in pids {
-            told.extend(self.look(pid, feed));
+            told.extend(self.look(pid, kernel));
         }
         told
     }
 
     /// Code that these processes have mapped. One that holds the look up is passed over, and those after it
     /// have their turn next time.
-    fn codes(&mut self, pids: Vec<u32>, feed: &mut Feed) -> (Answers, Option<Problem>) {
+    fn codes(&mut self, pids: Vec<u32>, kernel: &mut KernelSide<'_>) -> (Answers, Option<Problem>) {
         // A process that was passed over may have ended.
         self.passed_over.retain(|pid| Path::new(&format!("/proc/{pid}")).exists());
         let pids: Vec<u32> = pids.into_iter().filter(|pid| !self.passed_over.contains(pid)).collect();
@@ -234,7 +249,7 @@ impl Code {
         }
         let told = Arc::new(Mutex::new(Vec::new()));
         let (asked, answers) = (pids.clone(), Arc::clone(&told));
-        let done = ask(feed, pids.len(), move || {
+        let done = ask(kernel, pids.len(), move || {
             for pid in asked {
                 let code = mapped::mapped_code(pid);
                 answers.lock().unwrap_or_else(PoisonError::into_inner).push((pid, code));
@@ -248,7 +263,11 @@ impl Code {
 
     /// New children that run their parent's program (or anything, if a root is followed), in turns: there may
     /// be any number of children, most of them dead.
-    fn forked(&mut self, there: &BTreeMap<u32, MappedCode>, feed: &mut Feed) -> (Vec<u32>, Option<Problem>) {
+    fn forked(
+        &mut self,
+        there: &BTreeMap<u32, MappedCode>,
+        kernel: &mut KernelSide<'_>,
+    ) -> (Vec<u32>, Option<Problem>) {
         let children = there
             .iter()
             .flat_map(|(pid, code)| mapped::children(*pid).into_iter().map(move |child| (child, code)));
@@ -256,7 +275,7 @@ impl Code {
         unknown.sort_unstable_by_key(|(child, _)| (*child <= self.turn, *child));
         unknown.truncate(MOST_CHILDREN);
         self.turn = unknown.last().map_or(0, |(child, _)| *child);
-        let (answers, problem) = self.codes(unknown.iter().map(|(child, _)| *child).collect(), feed);
+        let (answers, problem) = self.codes(unknown.iter().map(|(child, _)| *child).collect(), kernel);
         let runs_the_same = |child: &u32, parent: &MappedCode| {
             answers.get(child).copied().flatten().is_some_and(|code| code.is_program_of(parent))
         };
@@ -267,9 +286,9 @@ impl Code {
     }
 
     /// Forgets all other processes: their PIDs may be reused.
-    pub(crate) fn keep(&mut self, feed: &mut Feed, is_there: impl Fn(u32) -> bool) {
+    pub(crate) fn keep(&mut self, kernel: &mut KernelSide<'_>, is_there: impl Fn(u32) -> bool) {
         for (gone, _) in self.seen.extract_if(|pid, _| !is_there(*pid)) {
-            feed.loaded.forget_spin_code(gone);
+            kernel.loaded.forget_spin_code(gone);
         }
     }
 }

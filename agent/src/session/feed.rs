@@ -11,7 +11,7 @@ use guestscope_contract::ledger::Ledger;
 use tokio::io::unix::AsyncFd;
 
 use super::{
-    code::Code,
+    code::{Code, KernelSide},
     error::SessionError,
     record_source::{BEAT, BEATS_AWAITED, RecordSource, empty, tell},
 };
@@ -41,6 +41,16 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
+    /// What a look at processes needs.
+    pub(crate) fn kernel_side(&mut self) -> KernelSide<'_> {
+        self.split().1
+    }
+
+    fn split(&mut self) -> (&mut Code, KernelSide<'_>) {
+        let Self { loaded, pump, pairing, code, functions, pauses: _ } = self;
+        (code, KernelSide { loaded, pump, pairing, functions: functions.as_ref() })
+    }
+
     /// Looks after the probes of functions.
     pub(crate) fn look_at_functions(&self) {
         if let Some(functions) = &self.functions {
@@ -124,18 +134,16 @@ impl RecordSource for Feed {
     fn ended(&mut self) {}
 
     async fn welcome(&mut self, peer: Peer) {
-        let mut code = std::mem::take(&mut self.code);
-        let problems = code.meet(peer.pid(), self);
+        let (code, mut kernel) = self.split();
+        let problems = code.meet(peer.pid(), &mut kernel);
         peer.let_go().await;
-        self.code = code;
         tell(&problems);
     }
 
     fn look(&mut self) {
         self.loaded.keep_clocks();
-        let mut code = std::mem::take(&mut self.code);
-        let problems = code.look_again(self);
-        self.code = code;
+        let (code, mut kernel) = self.split();
+        let problems = code.look_again(&mut kernel);
         tell(&problems);
         self.look_at_functions();
     }

@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Session, record_source::RecordSource};
 use crate::{
     folder::{GpuRecord, Sample},
-    gpu::{self, CLOCKS_HELD, Gpus, News, throttle_words},
+    gpu::{self, CLOCKS_HELD, Gpus, Hello, News, throttle_words},
     out,
     phase::{GpuReading, GpuTally},
     platform::Root,
@@ -52,7 +51,11 @@ impl Graphics {
         self.gpus.next().await
     }
 
-    fn over(&mut self, why: &str) {
+    pub(super) fn known(&mut self, hello: &Hello) {
+        self.record = gpu::record(hello);
+    }
+
+    pub(super) fn over(&mut self, why: &str) {
         let more = if self.tallies.is_empty() { "" } else { " any more" };
         out::say(&format!("warning: graphics processors are not read{more}: {why}\n"));
         self.record.ended_early = Some(why.to_owned());
@@ -63,9 +66,14 @@ impl Graphics {
         self.last = sample;
     }
 
-    fn add(&mut self, reading: GpuReading) {
+    pub(super) fn add(&mut self, reading: GpuReading) {
         self.tallies.entry(reading.device).or_default().add(&reading, CLOCKS_HELD);
         self.rows.push(Sample { gpu: Some(reading), ..self.last });
+    }
+
+    /// Rows since the last call.
+    pub(super) fn take_rows(&mut self) -> Vec<Sample> {
+        std::mem::take(&mut self.rows)
     }
 
     /// Record so far.
@@ -79,23 +87,5 @@ impl Graphics {
             }
         }
         record
-    }
-}
-
-impl<F: RecordSource> Session<F> {
-    /// Keeps a reading.
-    pub(crate) fn gpu(&mut self, news: News) {
-        match news {
-            News::Reading(reading) => return self.graphics.add(reading),
-            News::Known(hello) => self.graphics.record = gpu::record(&hello),
-            News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),
-            News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),
-        }
-        self.export.gpu(self.graphics.record());
-    }
-
-    /// Hands over rows read since the last call.
-    pub(crate) fn gpu_rows(&mut self) {
-        self.export.samples(std::mem::take(&mut self.graphics.rows));
     }
 }

@@ -16,6 +16,7 @@ mod judged;
 mod limits;
 mod own_pid;
 mod possible;
+mod readings;
 pub(crate) mod record_source;
 pub(crate) mod signals;
 pub(crate) mod start;

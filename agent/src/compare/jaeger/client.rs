@@ -13,7 +13,7 @@ use tokio::{net::TcpStream, runtime, time::timeout};
 use tokio_rustls::TlsConnector;
 
 use super::{
-    JaegerError,
+    error::JaegerError,
     exchange::{Answer, Deadline, Limited, exchange},
 };
 use crate::{percent, sinks::otlp};

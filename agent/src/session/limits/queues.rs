@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use super::watch::STEP_NS;
 use crate::{
     limits::{Kind, Limit, Timeline},
     platform::{
@@ -12,6 +11,8 @@ use crate::{
     },
 };
 
+/// Length of the first steps of a timeline, ns: that of the readings.
+pub(super) const STEP_NS: u64 = 100_000_000;
 /// Most masks told apart: some programs pin each thread to a CPU of its own.
 const MASKS: usize = 256;
 /// Most masks kept at the end, those first whose threads waited longest.

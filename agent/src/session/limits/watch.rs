@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::queues::Queues;
+use super::queues::{Queues, STEP_NS};
 use crate::{
     limits::{Kind, Limit, Timeline},
     platform::{
@@ -11,8 +11,6 @@ use crate::{
     },
 };
 
-/// Length of the first steps of a timeline, ns: that of the readings.
-pub(super) const STEP_NS: u64 = 100_000_000;
 /// Most limits that are watched.
 const MOST: usize = 64;
 /// Most threads whose masks are read per look.

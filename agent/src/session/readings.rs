@@ -1,0 +1,22 @@
+//! Readings of graphics processors on their way to the folder and the export.
+
+use super::{Session, record_source::RecordSource};
+use crate::{gpu::News, out};
+
+impl<F: RecordSource> Session<F> {
+    /// Keeps a reading.
+    pub(crate) fn gpu(&mut self, news: News) {
+        match news {
+            News::Reading(reading) => return self.graphics.add(reading),
+            News::Known(hello) => self.graphics.known(&hello),
+            News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),
+            News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),
+        }
+        self.export.gpu(self.graphics.record());
+    }
+
+    /// Hands over rows read since the last call.
+    pub(crate) fn gpu_rows(&mut self) {
+        self.export.samples(self.graphics.take_rows());
+    }
+}
