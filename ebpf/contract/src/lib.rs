@@ -14,11 +14,13 @@ pub mod connection;
 mod counter;
 pub mod fields;
 pub mod framing;
+mod header;
 pub mod helpers;
 mod io;
 pub mod ledger;
 pub mod limit;
 pub mod metrics;
+mod operation;
 pub mod pause;
 mod position;
 mod source;
@@ -34,9 +36,13 @@ pub use call::{
     waits_in,
 };
 pub use counter::Counter;
+pub use header::{COMM_BYTES, Header, Kind};
 pub use io::{
     IO_HELD, IO_OF_RING, IO_URING_ENTER, IO_WRITES, IOS, IoRecord, MINOR_BITS, NO_DEVICE, WAIT_HELD,
     WAIT_WRITES, reads_and_writes_under_way, under_way,
+};
+pub use operation::{
+    Operation, THREAD_AS_BEFORE, THREAD_INSIDE, THREAD_OUTSIDE, TOKEN_CHILD_BITS, WITH_INNER, is_root_token,
 };
 pub use position::{DISTANCES, Distance, Position};
 pub use source::{DETAIL, KERNEL_INSTANCE, SOURCE_SHIFT, SOURCES, Source, UNNUMBERED};
@@ -52,8 +58,6 @@ pub const CONTRACT_VERSION: u32 = 15;
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name in a record; a longer name is cut and says so.
 pub const NAME_BYTES: usize = 64;
-/// Bytes of a task's `comm`.
-pub const COMM_BYTES: usize = 16;
 /// Thread numbers of the initial namespace in the slot table: PID_MAX_LIMIT of a 64-bit kernel, because
 /// pid_max is per namespace from 6.14 on and a guest in a namespace cannot see the outer one.
 pub const TIDS: u32 = 4 << 20;
@@ -86,124 +90,6 @@ pub enum ThrottleMode {
     Task = 3,
 }
 
-/// Kind of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Kind {
-    /// A marker fired: [`EdgeRecord`].
-    Edge = 1,
-    /// A task was born of a tracked one, or adopted: [`TaskRecord`].
-    Fork = 2,
-    /// A tracked task replaced its program: [`TaskRecord`].
-    Exec = 3,
-    /// A tracked task left a CPU for the last time: [`TaskRecord`].
-    Exit = 4,
-    /// A tracked task was off the CPU for long: [`WaitRecord`].
-    Wait = 5,
-    /// An I/O of a tracked task is done: [`IoRecord`].
-    Io = 6,
-    /// Who used the CPU for which a tracked task was queued: [`QueueRecord`].
-    Queue = 7,
-}
-
-impl Kind {
-    /// The kind with this number, if there is one.
-    #[must_use]
-    pub const fn from_number(number: u32) -> Option<Kind> {
-        match number {
-            1 => Some(Kind::Edge),
-            2 => Some(Kind::Fork),
-            3 => Some(Kind::Exec),
-            4 => Some(Kind::Exit),
-            5 => Some(Kind::Wait),
-            6 => Some(Kind::Io),
-            7 => Some(Kind::Queue),
-            _ => None,
-        }
-    }
-}
-
-/// Operation of the marker library at an edge (bits 0 to 7 of its first argument).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Operation {
-    /// A phase begins. Arguments: name, length, request number, token of what it joins: the phase that ends
-    /// here, or its own root, with which it began.
-    Begin = 1,
-    /// An outermost phase begins. Arguments: name, length, request number, scheduled time in ns.
-    Request = 2,
-    /// A phase ends; token 0 means the thread's innermost. Arguments: [`THREAD_OUTSIDE`] or
-    /// [`THREAD_INSIDE`], token of a phase within it that ends as well.
-    End = 3,
-    /// A phase is suspended on this thread. Argument: [`THREAD_OUTSIDE`] or [`THREAD_INSIDE`].
-    Leave = 4,
-    /// A suspended phase continues, on this thread.
-    Enter = 5,
-    /// The root of the token joins a trace. Arguments: trace id high, low, parent span id.
-    Context = 6,
-    /// The library made the ids. Arguments: trace id high, low, span id of the token.
-    Identity = 7,
-    /// A point in time. Arguments: name, length.
-    Mark = 8,
-    /// An open phase gets its final name. Arguments: name, length (0: it keeps its name), status code.
-    Rename = 9,
-    /// A source's statement about itself. Arguments: text, length.
-    Tell = 10,
-}
-
-impl Operation {
-    /// The operation with this number, if there is one.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Operation> {
-        match number {
-            1 => Some(Operation::Begin),
-            2 => Some(Operation::Request),
-            3 => Some(Operation::End),
-            4 => Some(Operation::Leave),
-            5 => Some(Operation::Enter),
-            6 => Some(Operation::Context),
-            7 => Some(Operation::Identity),
-            8 => Some(Operation::Mark),
-            9 => Some(Operation::Rename),
-            10 => Some(Operation::Tell),
-            _ => None,
-        }
-    }
-
-    /// Whether the second and third argument are a name and its length, beside which the [`Source`] stands.
-    #[must_use]
-    pub const fn has_name(number: u8) -> bool {
-        matches!(number, 1 | 2 | 8 | 9 | 10)
-    }
-
-    /// Whether an edge begins a request: an outermost phase.
-    #[must_use]
-    pub const fn begins_request(number: u8, token: u64) -> bool {
-        number == Operation::Request as u8 || number == Operation::Begin as u8 && is_root_token(token)
-    }
-}
-
-/// First argument of an end or a leave: the thread is inside no phase afterwards.
-pub const THREAD_OUTSIDE: u64 = 1;
-/// First argument of an end or a leave: the thread is still inside another phase. Other values carry no
-/// meaning.
-pub const THREAD_INSIDE: u64 = 2;
-/// First argument of an end or a leave: the thread is inside as many phases as before.
-pub const THREAD_AS_BEFORE: u64 = 3;
-
-/// First argument of an enter that the kernel side makes: phases that were open within the phase as it was
-/// left continue with it.
-pub const WITH_INNER: u64 = 1;
-
-/// Bits of a token that number the phases of one root.
-pub const TOKEN_CHILD_BITS: u32 = 18;
-
-/// Whether a token is a root's: the library makes one where nothing is open on the thread, or for a request.
-#[must_use]
-pub const fn is_root_token(token: u64) -> bool {
-    token != 0 && token & ((1 << TOKEN_CHILD_BITS) - 1) == 0
-}
-
 /// Flag of an edge: the name could not be read.
 pub const EDGE_NAME_UNREADABLE: u32 = 1;
 /// Flag of an edge: switches came between all copies, so the accounts may be torn.
@@ -221,18 +107,6 @@ pub const FORK_LATE: u32 = 2;
 pub const EXIT_REPLACED: u32 = 1;
 /// Flag of an exit: found gone without a switch. Its last stay on a CPU is not in the accounts.
 pub const EXIT_UNSEEN: u32 = 2;
-
-/// Header of every record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Header {
-    /// A [`Kind`].
-    pub kind: u32,
-    /// Flags of that kind.
-    pub flags: u32,
-    /// CLOCK_MONOTONIC, in ns.
-    pub time_ns: u64,
-}
 
 /// A marker fired on a tracked thread: its statement, and the thread's whole ledger at that instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

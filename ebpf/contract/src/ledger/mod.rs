@@ -9,14 +9,14 @@
     reason = "a call costs a BPF program more than the body, and some kernels' verifiers refuse it"
 )]
 
+mod clocks;
 mod empty;
 mod polled;
 mod stolen;
 mod throttle;
 mod unseen;
 
-pub use throttle::ThrottleClock;
-pub use unseen::Stamps;
+pub use clocks::{Stamps, ThrottleClock};
 
 use crate::{ACCOUNTS, Account, DISTANCES};
 

@@ -4,17 +4,8 @@
 //! throttled there: its throttle clock. Its growth during a wait is the throttled part of that wait; the rest
 //! is `runq`. The BPF programs choose the clock that this kernel has.
 
-use super::{LIMITED, Ledger, RUNNABLE};
+use super::{LIMITED, Ledger, RUNNABLE, clocks::ThrottleClock};
 use crate::Account;
-
-/// The throttle clock of a group on a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThrottleClock {
-    /// The group on that CPU, by its address in the kernel.
-    pub group: u64,
-    /// Time up to now in which it or an ancestor was throttled, ns.
-    pub ns: u64,
-}
 
 impl Ledger {
     /// The wait for a CPU that has begun, or goes on elsewhere, may be throttled from here on.

@@ -3,17 +3,8 @@
 //! Every stay that was seen shows the offset of the kernel's run-queue clock to ours; an unseen switch-in or
 //! wake-up is placed by the stamps. Without stamps, or before the first stay, nothing happens here.
 
-use super::{Arrival, BLOCKED, Ledger, RUNNABLE, RUNNING, was_woken};
+use super::{Arrival, BLOCKED, Ledger, RUNNABLE, RUNNING, clocks::Stamps, was_woken};
 use crate::{Account, NO_SYSCALL};
-
-/// The kernel's own stamps of a thread on a CPU (`sched_info`), by the clock of its run queue.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stamps {
-    /// Time of its arrival on the CPU, ns; 0 where the kernel keeps no such stamps.
-    pub arrived: u64,
-    /// The sum of its waits for a CPU so far, in ns.
-    pub queued_ns: u64,
-}
 
 impl Ledger {
     /// About to leave a CPU: the kernel's own stamps of this stay show the offset of its clock to ours, or
