@@ -53,7 +53,7 @@ impl Engine {
         for folder in [&root, output] {
             fs::create_dir_all(folder).with_context(|| format!("folder: {}", folder.display()))?;
         }
-        let arguments = arguments(programs, cell, output, (&name, &root));
+        let arguments = arguments(programs, cell, output, &name, &root);
         Ok(Self { program: cell.kind.name(), name, root, arguments })
     }
 
@@ -73,7 +73,7 @@ impl Drop for Engine {
     }
 }
 
-fn arguments(programs: &Programs, cell: &Cell, output: &Path, (name, root): (&str, &Path)) -> Vec<String> {
+fn arguments(programs: &Programs, cell: &Cell, output: &Path, name: &str, root: &Path) -> Vec<String> {
     let is_docker = cell.kind == Kind::Docker;
     // Works without systemd, and with the runtime of the lab's other containers, which is Docker's default.
     let before: &[&str] =
@@ -139,7 +139,7 @@ mod tests {
     fn cores_are_a_quota_or_a_cpuset() {
         let line = |pinned| {
             let cell = cell(Kind::Podman, pinned);
-            arguments(&programs(), &cell, Path::new("/o"), ("n", Path::new("/root"))).join(" ")
+            arguments(&programs(), &cell, Path::new("/o"), "n", Path::new("/root")).join(" ")
         };
         let (free, pinned) = (line(false), line(true));
         assert!(free.contains("--cpus 2 ") && !free.contains("--cpuset-cpus"), "{free}");
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn docker_is_told_the_same_in_its_own_words() {
         let cell = cell(Kind::Docker, true);
-        let line = arguments(&programs(), &cell, Path::new("/o"), ("n", Path::new("/root"))).join(" ");
+        let line = arguments(&programs(), &cell, Path::new("/o"), "n", Path::new("/root")).join(" ");
         assert!(line.starts_with("run --rm --network none --name n "), "{line}");
         assert!(line.contains("--cpuset-cpus 0-1 ") && line.contains("/sys:/sys:ro "), "{line}");
         let end =

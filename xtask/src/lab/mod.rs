@@ -89,12 +89,12 @@ pub(crate) fn verb(xtask: &mut Xtask, options: &Options) -> Result<bool> {
     for (index, trial) in left.iter().enumerate() {
         let cell = &cells[trial.cell];
         let label = format!("{} of {total}: {}", done + index + 1, cell.name());
-        let is_fresh = trial.is_fresh(plan.fresh);
-        let entry = one(xtask, &mut platforms, (cell, *trial, is_fresh), &folder, (&label, &rest));
+        let run = NextRun { cell, trial: *trial, is_fresh: trial.is_fresh(plan.fresh) };
+        let entry = one(xtask, &mut platforms, run, &folder, &label, &rest);
         rest.note(cell, entry.seconds);
         journal.add(Entry { commit: commit.clone(), ..entry })?;
     }
-    Ok(report(xtask, &plan, (&journal, &platforms.skipped), &cells, &folder))
+    Ok(report(xtask, &plan, &journal, &platforms.skipped, &cells, &folder))
 }
 
 /// The lock keeps a second lab off this checkout: the platforms' files have the same names, and each lab
@@ -131,17 +131,26 @@ fn set_aside(folder: &Path, journal: &Journal) -> Result<()> {
     Ok(())
 }
 
+/// What is run next.
+struct NextRun<'a> {
+    cell: &'a Cell,
+    trial: Trial,
+    /// Whether a guest is booted for it.
+    is_fresh: bool,
+}
+
 /// One run and its entry. A failure is reported, and the other runs go on.
 fn one(
     xtask: &Xtask,
     platforms: &mut Platforms,
-    (cell, trial, is_fresh): (&Cell, Trial, bool),
+    NextRun { cell, trial, is_fresh }: NextRun<'_>,
     folder: &Path,
-    (label, rest): (&str, &Rest),
+    label: &str,
+    rest: &Rest,
 ) -> Entry {
     let (started, step) = (Instant::now(), xtask.progress.step(label));
     let output = folder.join("runs").join(cell.name());
-    let made = run::run(xtask, &step, platforms, (cell, is_fresh), (&folder.join("staging"), &output));
+    let made = run::run(xtask, &step, platforms, cell, is_fresh, &folder.join("staging"), &output);
     let seconds = started.elapsed().as_secs_f64();
     let entry = |path: Option<PathBuf>, error: Option<String>| Entry {
         cell: cell.name(),
@@ -207,7 +216,8 @@ impl Rest {
 fn report(
     xtask: &Xtask,
     plan: &Plan,
-    (journal, skipped): (&Journal, &BTreeMap<String, String>),
+    journal: &Journal,
+    skipped: &BTreeMap<String, String>,
     cells: &[Cell],
     folder: &Path,
 ) -> bool {

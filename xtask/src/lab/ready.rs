@@ -73,7 +73,7 @@ impl Platforms {
         let guests = left.iter().any(|kind| kind.is_guest()).then(|| {
             let shared = shared::image(xtask, libtorch.as_ref(), &inputs)?;
             let has_containers = left.contains(&Kind::ContainerInVm);
-            Guests::ensure(xtask, &toolchain, &programs, (shared, has_containers, plan.memory_mb))
+            Guests::ensure(xtask, &toolchain, &programs, shared, has_containers, plan.memory_mb)
         });
         let guests = guests.and_then(|guests| match guests {
             Ok(guests) => Some(guests),

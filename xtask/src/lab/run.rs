@@ -71,8 +71,10 @@ pub(super) fn run(
     xtask: &Xtask,
     step: &Step,
     platforms: &mut Platforms,
-    (cell, is_fresh): (&Cell, bool),
-    (staging, output): (&Path, &Path),
+    cell: &Cell,
+    is_fresh: bool,
+    staging: &Path,
+    output: &Path,
 ) -> Result<PathBuf> {
     remove_folder(staging)?;
     fs::create_dir_all(staging).with_context(|| format!("folder: {}", staging.display()))?;

@@ -76,7 +76,9 @@ impl Guests {
         xtask: &Xtask,
         toolchain: &Toolchain,
         programs: &Programs,
-        (shared, has_containers, memory_mb): (PathBuf, bool, u32),
+        shared: PathBuf,
+        has_containers: bool,
+        memory_mb: u32,
     ) -> Result<Self> {
         let matrix = Matrix::load(&[])?;
         let kernel = matrix.kernel(KERNEL).with_context(|| format!("no such kernel: {KERNEL}"))?;
@@ -128,7 +130,7 @@ impl Guests {
         let results = xtask.workspace.target.join("lab").join(".guests").join(format!("{name}.img"));
         make_disk(xtask, &results)?;
         let tied_to = tied_to(cell);
-        let guest = self.guest(cell, &name, (&results, tied_to.as_deref()))?;
+        let guest = self.guest(cell, &name, &results, tied_to.as_deref())?;
         let session = Session::boot(xtask, step, &guest)?;
         Ok(Up { session, results })
     }
@@ -137,7 +139,8 @@ impl Guests {
         &'a self,
         cell: &Cell,
         name: &'a str,
-        (results, tied_to): (&'a Path, Option<&'a str>),
+        results: &'a Path,
+        tied_to: Option<&'a str>,
     ) -> Result<Guest<'a>> {
         let model = if cell.kind == Kind::Microvm { Model::Micro } else { Model::Usual };
         Ok(Guest {
@@ -158,12 +161,12 @@ impl Guests {
         let slower = if self.machine == Machine::Emulated { EMULATED } else { 1 };
         let limit = Duration::from_secs(cell.workload.limit_s) * slower + AROUND;
         let (files, task) = self.job(cell, limit);
-        let guest = self.guest(cell, NAME, (&up.results, None))?;
+        let guest = self.guest(cell, NAME, &up.results, None)?;
         let log = guest::log_files(xtask, NAME);
         let stunned = cell.stun.map(|stun| Stunned::begin(up.session.pid(), stun));
         let answers = up
             .session
-            .run(step, &guest, (&files, &[task]), limit + AROUND)
+            .run(step, &guest, &files, &[task], limit + AROUND)
             .with_context(|| format!("see {}", log[0].parent().unwrap_or(&log[0]).display()))?;
         outcome(&answers)?;
         if let Some(stunned) = stunned {

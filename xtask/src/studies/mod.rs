@@ -143,7 +143,7 @@ impl Study<'_> {
         let output = done(command.args(&planned.words).arg("--json"))?;
         self.data.has_flights |= name == plan::GENERATE;
         let (workload, agent) = bench::two_results(&String::from_utf8_lossy(&output.stdout))?;
-        Line::new((name, commit), &planned, &workload, &agent)
+        Line::new(name, commit, &planned, &workload, &agent)
     }
 }
 

@@ -58,7 +58,8 @@ pub(super) struct Line {
 impl Line {
     /// A line from the two results of a run, with the programs' commit.
     pub(super) fn new(
-        (name, commit): (&str, Option<&str>),
+        name: &str,
+        commit: Option<&str>,
         planned: &Planned,
         workload: &Value,
         agent: &Value,
@@ -226,7 +227,7 @@ mod tests {
         });
         let workload = json!({ "images_per_s": 26.666, "work_hash": "00112233" });
         let planned = Planned { words: Vec::new(), cut: Some("10 steps of 100") };
-        let line = Line::new(("train resnet50", Some("761eade")), &planned, &workload, &agent).unwrap();
+        let line = Line::new("train resnet50", Some("761eade"), &planned, &workload, &agent).unwrap();
         let row = serde_json::to_value(&line).unwrap();
         assert_eq!(row["account_shares"][2], json!(["lock", 1.0 / 12_000.0]));
         assert_eq!((&row["speed"][1], &row["commit"]), (&json!("images/s"), &json!("761eade")));
@@ -236,7 +237,7 @@ mod tests {
             "train resnet50 (10 steps of 100)\n  10 requests, p50 1.20 s, 26.7 images/s, fidelity full\n  \
              phases, p50: data 1.50 us, forward 400 ms, (outside phases) 600 us; they cover 99.95 %\n  accounts: cpu 95.0 %, runq 5.0 %\n"
         );
-        assert!(Line::new(("x", None), &planned, &workload, &json!({ "groups": [] })).is_err());
+        assert!(Line::new("x", None, &planned, &workload, &json!({ "groups": [] })).is_err());
     }
 
     #[test]
@@ -250,7 +251,7 @@ mod tests {
             });
             let agent = json!({ "fidelity": "full", "folder": "", "groups": [group] });
             let planned = Planned { words: Vec::new(), cut: None };
-            Line::new(("train resnet50", None), &planned, &json!({}), &agent).unwrap().wanting()
+            Line::new("train resnet50", None, &planned, &json!({}), &agent).unwrap().wanting()
         };
         assert!(wanting(990_000, 10_000).is_empty());
         assert_eq!(

@@ -18,6 +18,17 @@ pub(crate) struct Archive {
     folders: BTreeSet<String>,
 }
 
+/// The device that an entry is.
+#[derive(Clone, Copy)]
+struct Device {
+    major: u32,
+    minor: u32,
+}
+
+impl Device {
+    const NONE: Self = Self { major: 0, minor: 0 };
+}
+
 impl Archive {
     /// Adds a directory once, its parents first, since the kernel makes no parents by itself.
     pub(crate) fn directory(&mut self, name: &str) {
@@ -25,35 +36,35 @@ impl Archive {
             self.directory(around);
         }
         if self.folders.insert(name.to_owned()) {
-            self.entry(name, DIRECTORY, &[], (0, 0));
+            self.entry(name, DIRECTORY, &[], Device::NONE);
         }
     }
 
     pub(crate) fn file(&mut self, name: &str, content: &[u8]) {
-        self.entry(name, FILE, content, (0, 0));
+        self.entry(name, FILE, content, Device::NONE);
     }
 
     pub(crate) fn program(&mut self, name: &str, content: &[u8]) {
-        self.entry(name, PROGRAM, content, (0, 0));
+        self.entry(name, PROGRAM, content, Device::NONE);
     }
 
     /// `/dev/console`: without it the first program has no output until it has mounted `/dev`.
     pub(crate) fn console(&mut self) {
-        self.entry("dev/console", CONSOLE, &[], (5, 1));
+        self.entry("dev/console", CONSOLE, &[], Device { major: 5, minor: 1 });
     }
 
     /// The finished archive.
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        self.entry("TRAILER!!!", 0, &[], (0, 0));
+        self.entry("TRAILER!!!", 0, &[], Device::NONE);
         self.bytes
     }
 
-    fn entry(&mut self, name: &str, mode: u32, content: &[u8], device: (u32, u32)) {
+    fn entry(&mut self, name: &str, mode: u32, content: &[u8], device: Device) {
         self.entries += 1;
         // Inode, mode, user, group, links, time, size, device that holds the file (2 numbers), device that
         // the file is (2 numbers), length of the name with its zero, checksum (unused in this format).
         let (size, length) = (content.len() as u32, name.len() as u32 + 1);
-        let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, length, 0];
+        let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.major, device.minor, length, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
             self.bytes.extend_from_slice(format!("{field:08X}").as_bytes());

@@ -42,14 +42,14 @@ impl Session {
         let initramfs = logs(xtask).join(format!("{}.initramfs", guest.name));
         fs::write(&initramfs, guest.initramfs(&[])?).context("initramfs")?;
         drop(fs::remove_file(&kernel_log));
-        let mut session =
-            Self::over(guest.qemu(&initramfs, &kernel_log), &log, (kernel_log.clone(), initramfs.clone()))?;
+        let qemu = guest.qemu(&initramfs, &kernel_log);
+        let mut session = Self::over(qemu, &log, kernel_log, initramfs)?;
         session.until_ready(step, guest.limit).context("the guest did not boot")?;
         Ok(session)
     }
 
     /// Boots a guest with this command, whose stdin and stdout are the port on which the guest answers.
-    fn over(mut command: Command, log: &Path, (kernel_log, initramfs): (PathBuf, PathBuf)) -> Result<Self> {
+    fn over(mut command: Command, log: &Path, kernel_log: PathBuf, initramfs: PathBuf) -> Result<Self> {
         let log = File::create(log).with_context(|| format!("log file: {}", log.display()))?;
         // The emulator's own messages go to the kernel's log.
         let complaints = OpenOptions::new().append(true).create(true).open(&kernel_log)?;
@@ -71,7 +71,8 @@ impl Session {
         &mut self,
         step: &Step,
         guest: &Guest<'_>,
-        (files, tasks): (&[(String, String)], &[Task]),
+        files: &[(String, String)],
+        tasks: &[Task],
         limit: Duration,
     ) -> Result<Answers> {
         let steps: Vec<Value> = tasks.iter().map(|task| guest.step(task)).collect();
@@ -159,8 +160,8 @@ mod tests {
     fn ready(folder: &Path, step: &Step, script: &str) -> Session {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("echo 'guest: up 1.0 6.12'; echo 'guest: ready'; {script}")]);
-        let files = (folder.join("kernel"), folder.join("initramfs"));
-        let mut session = Session::over(command, &folder.join("log"), files).unwrap();
+        let [kernel_log, initramfs, log] = ["kernel", "initramfs", "log"].map(|name| folder.join(name));
+        let mut session = Session::over(command, &log, kernel_log, initramfs).unwrap();
         let answers = session.until_ready(step, PATIENCE).unwrap();
         assert_eq!((answers.release.as_deref(), answers.up_s), (Some("6.12"), Some(1.0)));
         session
