@@ -12,8 +12,8 @@ use crate::{
     Xtask,
     arm64::Arm64,
     artifact::{self, AGENT, WORKLOADS},
-    command::{self, Run},
     decoders, deny,
+    item::{Item, Verdict, item},
     libtorch::Libtorch,
     models, tidy,
     toolchain::{self, Toolchain},
@@ -22,23 +22,6 @@ use crate::{
 
 /// The library that programs embed.
 const MARKER: &str = "guestscope-marker";
-
-/// One item.
-#[derive(Debug)]
-pub(crate) struct Item {
-    pub(crate) name: &'static str,
-    pub(crate) verdict: Verdict,
-}
-
-/// Outcome of an item.
-#[derive(Debug)]
-pub(crate) enum Verdict {
-    Passed,
-    /// It failed, with the reason.
-    Failed(String),
-    /// It could not be run, with the reason.
-    NotRun(String),
-}
 
 /// The verb: sets up what the lints need, runs everything, fails if anything is wrong.
 pub(crate) fn verb(xtask: &Xtask) -> Result<bool> {
@@ -133,31 +116,4 @@ fn arm64_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
     command.args(["--package", AGENT, "--package", MARKER, "--all-targets"]);
     command.args(["--features", &arm64.features()]);
     item(xtask, name, deny_warnings(&mut command))
-}
-
-/// Runs one command as an item: it passes if the command ends with 0.
-pub(crate) fn item(xtask: &Xtask, name: &'static str, command: &mut Command) -> Item {
-    let step = xtask.progress.step(name);
-    let log = xtask.log(&format!("check-{}", name.replace(' ', "-")));
-    match (Run { step: &step, log: &log, limit: command::LIMIT }).finish(command) {
-        Ok(finished) if finished.status.success() => {
-            let warnings = finished.text.lines().filter(|line| line.starts_with("warning: ")).count();
-            step.done(if warnings > 0 {
-                format!("ok, {warnings} warnings in {}", log.display())
-            } else {
-                "ok".into()
-            });
-            Item { name, verdict: Verdict::Passed }
-        }
-        Ok(finished) => {
-            step.failed();
-            let tail = command::tail(&finished.text);
-            let complaint = format!("{tail}\n  whole output: {}", log.display());
-            Item { name, verdict: Verdict::Failed(complaint) }
-        }
-        Err(error) => {
-            step.failed();
-            Item { name, verdict: Verdict::Failed(format!("  {error:#}")) }
-        }
-    }
 }

@@ -7,13 +7,13 @@ use std::{
     fs::{self, File},
     io::{BufReader, Read, Write as _},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
     sync::mpsc::{self, RecvTimeoutError, Sender},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::{failure::failure, process, progress::Step, redact::hide_hosts};
 
@@ -155,6 +155,14 @@ fn spawn_reader(stream: Option<impl Read + Send + 'static>, send: Sender<Vec<u8>
 pub(crate) fn text(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Output of a command that succeeded.
+pub(crate) fn output(command: &mut Command) -> Result<Output> {
+    let name = command.get_program().to_owned();
+    let output = command.output().with_context(|| format!("could not start: {}", name.display()))?;
+    ensure!(output.status.success(), "{}: {}", output.status, tail(&String::from_utf8_lossy(&output.stderr)));
+    Ok(output)
 }
 
 /// Whether a short command starts and ends with status 0.

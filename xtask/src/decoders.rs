@@ -18,9 +18,9 @@ use anyhow::{Context as _, Result};
 use crate::{
     Xtask, artifact,
     cache::remove_folder,
-    check::{Item, Verdict},
     command::{self, Run},
     failure::failure,
+    item::{Item, Verdict},
     workspace::FUZZ,
 };
 

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     Xtask,
-    check::{self, Item, Verdict},
     command::Run,
+    item::{self, Item, Verdict},
     pins::{self, CARGO_DENY, CARGO_DENY_SHA256},
     setup::{self, Wanted},
 };
@@ -38,7 +38,7 @@ pub(crate) fn items(xtask: &Xtask) -> Vec<Item> {
     };
     let mut crates = deny();
     crates.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]);
-    vec![check::item(xtask, CRATES, &mut crates), advisories(xtask, deny())]
+    vec![item::item(xtask, CRATES, &mut crates), advisories(xtask, deny())]
 }
 
 /// The database is not on any registry of crates, and not everybody reaches it.

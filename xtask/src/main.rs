@@ -17,6 +17,7 @@ mod deny;
 mod failure;
 mod fuzz;
 mod guide;
+mod item;
 mod jaeger;
 mod kernel;
 mod lab;

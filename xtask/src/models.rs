@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::{
     Xtask,
-    check::{self, Item, Verdict},
+    item::{self, Item, Verdict},
     toolchain::Toolchain,
 };
 
@@ -34,7 +34,7 @@ pub(crate) fn miri(xtask: &Xtask, toolchain: &Toolchain) -> Item {
         command.arg(xtask.workspace.target.join(MIRI)).arg("--").args(tests);
         // Property tests ask where they are, to keep what failed.
         command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("PROPTEST_CASES", "1");
-        let item = check::item(xtask, MIRI, &mut command);
+        let item = item::item(xtask, MIRI, &mut command);
         if !matches!(item.verdict, Verdict::Passed) {
             return item;
         }
@@ -46,5 +46,5 @@ pub(crate) fn miri(xtask: &Xtask, toolchain: &Toolchain) -> Item {
 pub(crate) fn loom(xtask: &Xtask) -> Item {
     let mut command: Command = xtask.workspace.cargo();
     command.args(["test", "--locked", "--package", "guestscope-marker", "--test", "model"]);
-    check::item(xtask, "loom", &mut command)
+    item::item(xtask, "loom", &mut command)
 }

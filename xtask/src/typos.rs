@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{
     Xtask,
-    check::{self, Item, Verdict},
+    item::{self, Item, Verdict},
     python::Python,
 };
 
@@ -21,5 +21,5 @@ pub(crate) fn item(xtask: &Xtask) -> Item {
         }
     };
     let mut typos = Command::new(python.program_of(NAME));
-    check::item(xtask, NAME, typos.args(["--format", "brief", "."]).current_dir(&xtask.workspace.root))
+    item::item(xtask, NAME, typos.args(["--format", "brief", "."]).current_dir(&xtask.workspace.root))
 }

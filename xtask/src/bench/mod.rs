@@ -13,31 +13,32 @@ mod hooks;
 mod inside;
 mod neighbours;
 mod pipe;
+mod programs;
 mod python;
 mod pytorch;
 mod ratio;
+mod row;
 mod share;
 mod soak;
 mod storm;
 mod turns;
 mod workload;
 
-use std::{
-    env, fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, io::Write as _, path::PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
-use self::ratio::Ratio;
-pub(crate) use self::soak::Options as Soak;
-use crate::{
-    Xtask, apt, artifact, command, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
+use self::{
+    programs::{Bench, json_of},
+    row::Row,
 };
+pub(crate) use self::{
+    programs::{built, two_results},
+    soak::Options as Soak,
+};
+use crate::{Xtask, apt, artifact, command, kernel, libtorch::Libtorch, toolchain::Toolchain};
 
 /// Other programs in the comparison, and the Debian packages that have them.
 const PEERS: [(&str, &[&str]); 5] = [
@@ -50,41 +51,6 @@ const PEERS: [(&str, &[&str]); 5] = [
 
 /// Our examples that benchmarks run.
 const EXAMPLES: [&str; 5] = ["hooks", "edges", "storm", "busy", "made_folders"];
-
-/// One line of the table.
-pub(crate) struct Row {
-    /// Name of the measurement.
-    pub(crate) what: String,
-    /// The result, with its unit.
-    pub(crate) measured: String,
-    /// Ratio to what it is compared with.
-    pub(crate) ratio: Option<Ratio>,
-    /// What it is compared with.
-    pub(crate) against: &'static str,
-    /// The budget.
-    pub(crate) budget: &'static str,
-}
-
-/// Programs and settings of a benchmark.
-pub(crate) struct Bench<'a> {
-    xtask: &'a Xtask,
-    /// The static agent.
-    agent: PathBuf,
-    /// `guestscope-workloads`, with libtorch.
-    workloads: PathBuf,
-    /// The example that keeps BPF programs attached while a command runs.
-    hooks: PathBuf,
-    /// The example that fires edges.
-    edges: PathBuf,
-    /// The example that makes phases and switches at given rates.
-    storm: PathBuf,
-    /// The example that repeats the same arithmetic.
-    busy: PathBuf,
-    /// The example that makes run folders.
-    made_folders: PathBuf,
-    /// Rounds of each variant.
-    rounds: usize,
-}
 
 /// A benchmark that can be run by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -178,18 +144,6 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize, soak: Soak)
     Ok(true)
 }
 
-/// A built program that an environment variable names, to measure that one.
-pub(crate) fn built(variable: &str) -> Result<Option<PathBuf>> {
-    let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from) else {
-        return Ok(None);
-    };
-    if path.is_file() {
-        return Ok(Some(path));
-    }
-    let (what, hint) = (path.display(), format!("let {variable} name a program, or unset it"));
-    Err(failure(format!("no such program: {what}"), hint))
-}
-
 fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<[PathBuf; EXAMPLES.len()]> {
     let mut build = xtask.workspace.cargo();
     build.args(["build", "--release", "--locked", "--package", artifact::AGENT]);
@@ -198,67 +152,6 @@ fn examples(xtask: &Xtask, toolchain: &Toolchain) -> Result<[PathBuf; EXAMPLES.l
     artifact::cargo(xtask, "programs to measure with", "build-bench", &mut build)?;
     let folder = xtask.workspace.target.join("release/examples");
     Ok(EXAMPLES.map(|name| folder.join(name)))
-}
-
-/// Runs a command that prints one line of JSON last.
-fn json_of(command: &mut Command) -> Result<Value> {
-    let name = format!("{command:?}");
-    let output = command.output().with_context(|| format!("could not start: {name}"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().rfind(|line| line.starts_with('{'));
-    let line = line.with_context(|| {
-        format!("no result: {name}: {}", command::tail(&String::from_utf8_lossy(&output.stderr)))
-    })?;
-    serde_json::from_str(line).with_context(|| format!("not understood: {name}: {line}"))
-}
-
-/// The JSON of a program and of the agent that observed it, both from the same standard output.
-pub(crate) fn two_results(text: &str) -> Result<(Value, Value)> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let program = values.next().context("no result of the program")??;
-    let agent = values.next().context("no summary of the agent")??;
-    Ok((program, agent))
-}
-
-impl Bench<'_> {
-    /// The folder for all files of a benchmark.
-    fn folder(&self) -> Result<PathBuf> {
-        let folder = self.xtask.workspace.target.join("bench");
-        fs::create_dir_all(&folder)?;
-        Ok(folder)
-    }
-
-    /// The agent, with a JSON summary, as the command that runs this program.
-    fn observe(&self, name: &str, program: &Path) -> Result<Command> {
-        Ok(self.observe_into(&self.folder()?.join("runs"), name, program))
-    }
-
-    /// The same with its run folder in this folder.
-    fn observe_into(&self, output: &Path, name: &str, program: &Path) -> Command {
-        let mut command = Command::new(&self.agent);
-        command.args(["run", "--json", "--name", name, "--output"]).arg(output).arg("--").arg(program);
-        command
-    }
-
-    /// `rounds` measurements of each variant, all variants in each round, whose order rotates.
-    fn alternate<T>(
-        &self,
-        label: &str,
-        variants: &[T],
-        mut measure: impl FnMut(&T) -> Result<f64>,
-    ) -> Result<Vec<Vec<f64>>> {
-        let step = self.xtask.progress.step(label);
-        let mut measured = vec![Vec::new(); variants.len()];
-        for round in 0..self.rounds {
-            step.update(&format!("round {} of {}", round + 1, self.rounds));
-            for turn in 0..variants.len() {
-                let variant = (turn + round) % variants.len();
-                measured[variant].push(measure(&variants[variant])?);
-            }
-        }
-        step.done(format!("{} rounds", self.rounds));
-        Ok(measured)
-    }
 }
 
 fn tell(bench: &Bench<'_>, rows: &[Row]) -> Result<()> {
@@ -275,19 +168,4 @@ fn tell(bench: &Bench<'_>, rows: &[Row]) -> Result<()> {
     fs::write(&file, serde_json::to_string_pretty(&json!({ "rows": rows }))? + "\n")?;
     writeln!(out, "\nwritten to {}", file.display())?;
     Ok(())
-}
-
-impl Row {
-    /// A row without a comparison.
-    fn alone(what: impl Into<String>, measured: String, budget: &'static str) -> Self {
-        Self { what: what.into(), measured, ratio: None, against: "", budget }
-    }
-
-    fn json(&self) -> Value {
-        let ratio = self.ratio.as_ref().map(|ratio| {
-            json!({ "value": ratio.value, "low": ratio.low, "high": ratio.high, "of": self.against,
-                    "rounds": ratio.rounds })
-        });
-        json!({ "what": self.what, "measured": self.measured, "ratio": ratio, "budget": self.budget })
-    }
 }

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::{link, mark, plan::Cell, run::Programs};
+use super::{link, mark, plan::Cell, programs::Programs};
 use crate::command;
 
 /// Default CPU period of Docker and the kernel, us.

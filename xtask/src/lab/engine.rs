@@ -13,7 +13,7 @@ use super::{
     container::{RUNS, capabilities, places},
     mark,
     plan::{Cell, Kind},
-    run::Programs,
+    programs::Programs,
 };
 use crate::command;
 

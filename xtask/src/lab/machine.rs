@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 use anyhow::{Result, ensure};
 
-use super::{plan::Cell, run::Programs};
+use super::{plan::Cell, programs::Programs};
 
 /// Whether a machine with this many CPUs can run the cell.
 pub(super) fn fits(cell: &Cell, all: u32) -> Result<()> {

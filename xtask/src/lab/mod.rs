@@ -7,12 +7,14 @@
 mod abandoned;
 mod container;
 mod engine;
+mod folders;
 mod journal;
 mod link;
 mod machine;
 mod mark;
 mod order;
 mod plan;
+mod programs;
 mod ready;
 mod run;
 mod seen;
@@ -119,11 +121,11 @@ fn set_aside(folder: &Path, journal: &Journal) -> Result<()> {
     if !runs.exists() {
         return Ok(());
     }
-    for workload in run::folders(&runs)? {
-        for platform in run::folders(&workload)? {
-            for made in run::folders(&platform)? {
+    for workload in folders::folders(&runs)? {
+        for platform in folders::folders(&workload)? {
+            for made in folders::folders(&platform)? {
                 if !journal.has_folder(made.strip_prefix(folder).unwrap_or(&made)) {
-                    run::move_to(&made, &folder.join("unlisted"))?;
+                    folders::move_to(&made, &folder.join("unlisted"))?;
                 }
             }
         }

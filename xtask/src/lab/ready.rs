@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use super::{
     engine, machine,
     plan::{Cell, Kind, Plan, Workload},
-    run::Programs,
+    programs::Programs,
     seen::Seen,
     shared::{self, Inputs},
     vm::Guests,

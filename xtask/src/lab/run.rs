@@ -12,12 +12,13 @@ use anyhow::{Context as _, Result, bail};
 use super::{
     container::Container,
     engine::Engine,
-    link::{self, Link},
+    folders::{folders, move_to},
+    link::Link,
     machine,
     plan::{Cell, Kind},
+    programs::Programs,
     ready::Platforms,
     seen::Seen,
-    shared,
 };
 use crate::{
     Xtask,
@@ -29,41 +30,6 @@ use crate::{
 
 /// Time beside the workload's own limit: starting a guest and the agent, and closing the folder.
 const AROUND: Duration = Duration::from_mins(1);
-
-/// Programs and files that every platform runs.
-pub(super) struct Programs {
-    pub(super) agent: PathBuf,
-    pub(super) workloads: PathBuf,
-    /// libtorch, if a workload needs it.
-    pub(super) libtorch: Option<PathBuf>,
-    /// Inputs made by the workloads.
-    pub(super) inputs: PathBuf,
-}
-
-impl Programs {
-    /// `run ... -- WORKLOADS COMMAND`: arguments of the agent.
-    pub(super) fn arguments(&self, cell: &Cell, output: &Path) -> Vec<String> {
-        arguments(cell, &self.workloads.display().to_string(), &output.display().to_string())
-    }
-
-    /// Environment of the programs.
-    pub(super) fn environment(&self) -> impl Iterator<Item = (String, String)> {
-        [(shared::VARIABLE.to_owned(), self.inputs.display().to_string())].into_iter()
-    }
-
-    /// Folders of the programs and of what they read.
-    pub(super) fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        let parents = [&self.agent, &self.workloads].into_iter().filter_map(|path| path.parent());
-        parents.map(Path::to_owned).chain(self.libtorch.clone()).chain([self.inputs.clone()])
-    }
-}
-
-/// Arguments of the agent on any platform.
-pub(super) fn arguments(cell: &Cell, workloads: &str, output: &str) -> Vec<String> {
-    let words = ["run", "--json", "--name", &cell.workload.name, "--output", output, "--", workloads];
-    let workload = cell.workload.command.iter().cloned().chain(link::options(&cell.workload));
-    words.into_iter().map(str::to_owned).chain(workload).collect()
-}
 
 /// Makes the run; returns its run folder below `output`. The folder is made in `staging`, which is emptied
 /// before, so that `output` gets nothing if the run fails or never ends.
@@ -88,19 +54,6 @@ pub(super) fn run(
     let [made] = made.as_slice() else { bail!("{} run folders instead of one", made.len()) };
     Seen::of_run(made)?.check(cell.kind, host)?;
     move_to(made, output)
-}
-
-/// Moves it under its own name, or with a number appended: two guests whose clocks start alike give their
-/// folders the same name.
-pub(super) fn move_to(made: &Path, output: &Path) -> Result<PathBuf> {
-    let what = || format!("moving {} to {}", made.display(), output.display());
-    fs::create_dir_all(output).with_context(what)?;
-    let name = made.file_name().context("a folder has a name")?.to_string_lossy().into_owned();
-    let numbered = (2..).map(|number| output.join(format!("{name}-{number}")));
-    let mut names = std::iter::once(output.join(&name)).chain(numbered);
-    let to = names.find(|path| !path.exists()).context("a free name")?;
-    fs::rename(made, &to).with_context(what)?;
-    Ok(to)
 }
 
 fn in_staging(xtask: &Xtask, step: &Step, programs: &Programs, cell: &Cell, output: &Path) -> Result<()> {
@@ -141,13 +94,6 @@ fn outcome(finished: &Finished, limit: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Folders directly in a folder.
-pub(super) fn folders(output: &Path) -> Result<Vec<PathBuf>> {
-    let what = || format!("folder: {}", output.display());
-    let entries = fs::read_dir(output).with_context(what)?;
-    entries.map(|entry| entry.map(|entry| entry.path()).with_context(what)).collect()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::{
@@ -164,10 +110,13 @@ pub(super) mod tests {
     };
     use rstest::rstest;
 
-    use super::{Programs, arguments, finish};
+    use super::{Programs, finish};
     use crate::{
         command::Run,
-        lab::plan::{Cell, Kind, Workload},
+        lab::{
+            plan::{Cell, Kind, Workload},
+            programs::arguments,
+        },
         process,
         progress::Progress,
     };

@@ -12,8 +12,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{
     container::{Inside, RUNS, all_capabilities},
+    folders::move_to,
     plan::{Cell, Kind},
-    run::{Programs, arguments, move_to},
+    programs::{Programs, arguments},
     shared,
     stun::Stunned,
 };

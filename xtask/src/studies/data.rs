@@ -4,12 +4,8 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use anyhow::{Context as _, Result};
-
-use super::{done, plan};
 use crate::cache::remove_folder;
 
 /// Files shared by the rows of one call.
@@ -21,7 +17,7 @@ pub(super) struct Data {
     /// Whether this call has made the flights completely.
     pub(super) has_flights: bool,
     /// Number of pictures that this call has made.
-    pictures: u32,
+    pub(super) pictures: u32,
 }
 
 impl Data {
@@ -29,24 +25,6 @@ impl Data {
     pub(super) fn new(folder: &Path) -> Self {
         let (flights, shards) = (folder.join("flights.csv"), folder.join("shards"));
         Self { flights, shards, has_flights: false, pictures: 0 }
-    }
-
-    /// Makes what the row reads, if it is missing.
-    pub(super) fn ensure(&mut self, workloads: &Path, name: &str, full: bool) -> Result<()> {
-        if name == plan::PARSE && !self.has_flights {
-            let generate = plan::of(plan::GENERATE, full, None, self).words;
-            done(Command::new(workloads).args(generate)).context("could not make flights")?;
-            self.has_flights = true;
-        }
-        let wanted = plan::pictures(name, full);
-        if wanted > self.pictures {
-            remove_folder(&self.shards)?;
-            let mut command = Command::new(workloads);
-            command.arg("shards").arg("--output").arg(&self.shards);
-            done(command.args(["--generate", &wanted.to_string()])).context("could not make pictures")?;
-            self.pictures = wanted;
-        }
-        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@
 mod data;
 mod plan;
 mod record;
+mod supply;
 mod table;
 
 use std::{
@@ -15,10 +16,10 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use self::{
@@ -27,7 +28,7 @@ use self::{
     table::Line,
 };
 use crate::{
-    Xtask, artifact, bench, command::tail, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
+    Xtask, artifact, bench, command, failure::failure, kernel, libtorch::Libtorch, toolchain::Toolchain,
 };
 
 /// Options of the verb.
@@ -140,19 +141,11 @@ impl Study<'_> {
         let mut command = Command::new(&self.agent);
         command.args(["run", "--json", "--name", &name.replace(' ', "-"), "--output"]);
         command.arg(self.folder.join("runs")).arg("--").arg(&self.workloads);
-        let output = done(command.args(&planned.words).arg("--json"))?;
+        let output = command::output(command.args(&planned.words).arg("--json"))?;
         self.data.has_flights |= name == plan::GENERATE;
         let (workload, agent) = bench::two_results(&String::from_utf8_lossy(&output.stdout))?;
         Line::new(name, commit, &planned, &workload, &agent)
     }
-}
-
-/// Output of a command that succeeded.
-fn done(command: &mut Command) -> Result<Output> {
-    let name = command.get_program().to_owned();
-    let output = command.output().with_context(|| format!("could not start: {}", name.display()))?;
-    ensure!(output.status.success(), "{}: {}", output.status, tail(&String::from_utf8_lossy(&output.stderr)));
-    Ok(output)
 }
 
 #[cfg(test)]

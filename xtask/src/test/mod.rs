@@ -23,9 +23,9 @@ use self::{
     report::{Report, Stage},
 };
 use crate::{
-    Xtask, apt, artifact,
-    check::{self, Verdict},
+    Xtask, apt, artifact, check,
     command::{self, Run},
+    item::Verdict,
     jaeger::{Jaeger, Life, Origin},
     kernel,
     libtorch::Libtorch,

@@ -5,6 +5,7 @@
 //! cannot differ and no LLVM package is needed. It goes into the cache; a bpf-linker of the machine is left
 //! alone.
 
+mod compiler;
 mod nightly;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
+use self::compiler::{Version, has_sources, rustup, sysroot};
 use crate::{
     Xtask, apt,
     command::{self, Run},
@@ -46,14 +48,6 @@ enum Builder {
     Nightly(&'static str),
     /// The one on PATH, told to accept what only nightly accepts.
     Bootstrap,
-}
-
-/// What `rustc -vV` says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Version {
-    commit: String,
-    host: String,
-    llvm_major: u32,
 }
 
 impl Toolchain {
@@ -184,24 +178,6 @@ fn distribution(xtask: &Xtask) -> Result<Version> {
     Ok(version)
 }
 
-fn rustup(xtask: &Xtask, label: &str, arguments: &[&str]) -> Result<()> {
-    let mut command = Command::new("rustup");
-    command.args(arguments).current_dir(&xtask.workspace.root);
-    if arguments.first() == Some(&"toolchain") {
-        command.arg("--no-self-update");
-    }
-    setup::command(xtask, label, "rustup", "installed", &mut command).map(drop)
-}
-
-fn sysroot(rustc: &mut Command) -> Result<PathBuf> {
-    let path = command::text(rustc.args(["--print", "sysroot"]));
-    path.map(PathBuf::from).ok_or_else(|| failure("rustc does not say where it is installed", "reinstall it"))
-}
-
-fn has_sources(sysroot: &Path) -> bool {
-    sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").exists()
-}
-
 /// The target for which the agent can be linked without shared libraries: musl if its standard library is
 /// available, else the host's.
 fn static_target(xtask: &Xtask, builder: Builder, version: &Version) -> Result<String> {
@@ -304,18 +280,6 @@ fn link_folder(folder: &Path, soname: &str, library: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl Version {
-    fn parse(text: &str) -> Option<Self> {
-        let field =
-            |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()));
-        Some(Self {
-            commit: field("commit-hash: ")?,
-            host: field("host: ")?,
-            llvm_major: field("LLVM version: ")?.split('.').next()?.parse().ok()?,
-        })
-    }
 }
 
 #[cfg(test)]

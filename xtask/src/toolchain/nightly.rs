@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Version, has_sources, rustup, sysroot};
+use super::compiler::{Version, has_sources, rustup, sysroot};
 use crate::{
     Xtask, command,
     failure::failure,

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use super::{
     answers::Answers,
     debian::Image,
+    emulator,
     initramfs::Archive,
     matrix::{Architecture, Row},
     payload::{MOUNTED, Payload},
-    qemu,
     restorer::Restorer,
     stopper::Stopper,
 };
@@ -128,7 +128,7 @@ pub(crate) struct Guest<'a> {
 
 /// Installs QEMU if it is missing.
 pub(crate) fn ensure(xtask: &Xtask, architecture: Architecture) -> Result<()> {
-    let (program, package) = qemu::emulator(architecture);
+    let (program, package) = emulator::emulator(architecture);
     if command::find(program).is_none() {
         apt::need(xtask, &[package])?;
     }
@@ -271,9 +271,9 @@ impl Guest<'_> {
     /// The format is that of the example `guest_init`.
     fn job(&self, tasks: &[Task]) -> Value {
         json!({
-            "disk": [qemu::WORK, MOUNTED],
-            "results": self.results.map(|_| [qemu::RESULTS, RESULTS]),
-            "shared": self.shared.map(|_| [qemu::SHARED, SHARED]),
+            "disk": [emulator::WORK, MOUNTED],
+            "results": self.results.map(|_| [emulator::RESULTS, RESULTS]),
+            "shared": self.shared.map(|_| [emulator::SHARED, SHARED]),
             "hide_btf": self.hide_btf,
             "steps": tasks.iter().map(|task| self.step(task)).collect::<Vec<_>>(),
             "waits": self.waits,

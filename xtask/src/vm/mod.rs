@@ -5,6 +5,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod debian;
+mod emulator;
 pub(crate) mod guest;
 mod initramfs;
 pub(crate) mod matrix;

@@ -4,22 +4,10 @@
 use std::{path::Path, process::Command, thread, time::Duration};
 
 use super::{
+    emulator::{RESULTS, SHARED, WORK, emulator},
     guest::{Guest, Machine, Model, Outside},
     matrix::Architecture,
 };
-
-/// QEMU's program for guests of an architecture, and its Debian package.
-pub(super) fn emulator(architecture: Architecture) -> (&'static str, &'static str) {
-    match architecture {
-        Architecture::Amd64 => ("qemu-system-x86_64", "qemu-system-x86"),
-        Architecture::Arm64 => ("qemu-system-aarch64", "qemu-system-arm"),
-    }
-}
-
-/// Serial numbers by which a guest finds its disks: their order differs between buses.
-pub(super) const WORK: &str = "work";
-pub(super) const RESULTS: &str = "results";
-pub(super) const SHARED: &str = "shared";
 
 /// Time over which this machine's time stamp counter is measured, for an error of at most 10^-6.
 const WATCHED: Duration = Duration::from_millis(200);
