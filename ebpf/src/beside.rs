@@ -2,7 +2,7 @@
 
 use guestscope_contract::{Beside, ledger::Ledger};
 
-use crate::{maps::BESIDE, task};
+use crate::{maps::BESIDE, words};
 
 /// Copies the data of the thread in this slot. Each branch writes at once: a value that is known on one
 /// branch and not on the other would take the verifier twice through all that follows.
@@ -15,7 +15,7 @@ pub(crate) unsafe fn copy(slot: u16, into: *mut Beside) {
     unsafe {
         match BESIDE.get_ptr(u32::from(slot)) {
             Some(beside) => core::ptr::write_volatile(into, core::ptr::read_volatile(beside)),
-            None => task::clear(into),
+            None => words::clear(into),
         }
     }
 }
@@ -25,7 +25,7 @@ pub(crate) unsafe fn copy(slot: u16, into: *mut Beside) {
 pub(crate) fn forget(slot: u32) {
     if let Some(beside) = BESIDE.get_ptr_mut(slot) {
         // SAFETY: a whole value of a map; nobody points to this slot yet.
-        unsafe { task::clear(beside) };
+        unsafe { words::clear(beside) };
     }
 }
 

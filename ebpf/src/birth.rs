@@ -16,8 +16,8 @@ use crate::{
     life::{self, Other},
     maps::OFFSET_TASK_FLAGS,
     memory::Memory,
-    process, quota,
-    task::{self, Numbers, Task},
+    process, quota, slots,
+    task::{Numbers, Task},
     workers,
 };
 
@@ -60,7 +60,7 @@ pub(crate) fn numbered<C: EbpfContext>(
     Numbers { tid, tgid, address }: Numbers,
     waits: impl FnOnce(&mut Ledger),
 ) {
-    let Some(ledger) = task::create(tid, tgid, address) else {
+    let Some(ledger) = slots::create(tid, tgid, address) else {
         // Diagnostics only in cold programs; unless requested, the verifier removes them.
         warn!(ctx, "no free slot for thread {} of process {}", tid, tgid);
         return;

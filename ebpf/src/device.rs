@@ -15,14 +15,14 @@ use guestscope_contract::{
 };
 
 use crate::{
-    held,
     maps::{
         FLIGHTS, LAST_IOS, OFFSET_BIO_DEVICE, OFFSET_BIO_DISK, OFFSET_DEVICE_NUMBER, OFFSET_DISK_MAJOR,
         OFFSET_DISK_MINOR, TYPE_BIO,
     },
     memory::{Memory, follow, load},
     pending::flight_of,
-    task::{self, Current},
+    task::Current,
+    words,
 };
 
 /// Time from a submission until its thread leaves the CPU to wait for it: usually some us, measured up to 40
@@ -30,23 +30,6 @@ use crate::{
 const SOON_NS: u64 = 1_000_000;
 /// Time from the end of an I/O until the thread that waits for it is woken.
 const AT_ONCE_NS: u64 = 200_000;
-
-/// Target of a thread's last I/O. Only its own thread writes it, and reads it when it is on a CPU again.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct LastIo {
-    /// Birth of its thread: a slot is given to other threads later.
-    born_ns: u64,
-    /// Count of that thread's sleeps.
-    voluntary: u32,
-    device: u32,
-    /// The I/O writes to the device.
-    is_write: u16,
-    /// The system call of the submission, [`NO_SYSCALL`] in a fault.
-    syscall: u16,
-    reserved: u32,
-    time_ns: u64,
-}
 
 /// The thread of this ledger, which runs this program, submits a bio of this operation.
 #[inline(always)]
@@ -65,7 +48,7 @@ pub(crate) fn submits<M: Memory>(current: Current, ledger: *const Ledger, bio: *
         let is_hidden = device == 0 && (*last).born_ns == born_ns;
         let device = if is_hidden { (*last).device } else { device };
         if (*last).born_ns != born_ns {
-            task::clear(last);
+            words::clear(last);
             (*last).born_ns = born_ns;
         }
         (*last).voluntary = voluntary;
@@ -112,22 +95,6 @@ pub(crate) fn is_of_ring(ledger: *const Ledger) -> bool {
     }
 }
 
-/// The device of the wait that has ended, and the flags of its record.
-#[inline(always)]
-pub(crate) fn waited_for(ledger: &Ledger) -> (u32, u32) {
-    if ledger.account == Account::Poll as u8 && ledger.syscall == IO_URING_ENTER {
-        return by_ring(ledger);
-    }
-    if ledger.account != Account::BlockIo as u8 && ledger.account != Account::Fault as u8 {
-        return (NO_DEVICE, 0);
-    }
-    let (device, flags) = by_submission(ledger);
-    if device == NO_DEVICE {
-        return held::waited_for(ledger);
-    }
-    (device, flags | held::flag(ledger))
-}
-
 /// Whether that instant lies in the wait.
 #[inline(always)]
 pub(crate) fn is_within(ledger: &Ledger, done_ns: u64) -> bool {
@@ -140,9 +107,9 @@ pub(crate) fn ends(ledger: &Ledger, done_ns: u64) -> bool {
     is_within(ledger, done_ns) && ledger.ready_ns - done_ns <= AT_ONCE_NS
 }
 
-/// The same by what the thread itself has submitted.
+/// The device of the wait that has ended, and the flags of its record, by what the thread itself has submitted.
 #[inline(always)]
-fn by_submission(ledger: &Ledger) -> (u32, u32) {
+pub(crate) fn by_submission(ledger: &Ledger) -> (u32, u32) {
     let Some(last) = LAST_IOS.get_ptr(u32::from(ledger.slot)) else { return (NO_DEVICE, 0) };
     // SAFETY: a value of a map, which its own thread alone writes, and that is being switched in.
     unsafe {
@@ -177,7 +144,7 @@ fn by_end(ledger: &Ledger, device: u32) -> (u32, u32) {
 
 /// The same of a wait for what io_uring does: while reads or writes are under way, with their numbers.
 #[inline(always)]
-fn by_ring(ledger: &Ledger) -> (u32, u32) {
+pub(crate) fn by_ring(ledger: &Ledger) -> (u32, u32) {
     let Some(flight) = FLIGHTS.get_ptr(u32::from(ledger.slot)) else { return (NO_DEVICE, 0) };
     // SAFETY: a value of a map.
     unsafe {

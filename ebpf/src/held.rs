@@ -13,12 +13,13 @@ use guestscope_contract::{IO_HELD, IOS, NO_DEVICE, WAIT_HELD, ledger::Ledger};
 
 use crate::{
     device,
+    flight::Flight,
     maps::{
         FLIGHTS, LEDGERS, OFFSET_BIO_PAGES, OFFSET_FOLIO_INDEX, OFFSET_FOLIO_MAPPING, OFFSET_PAGE_HEAD,
         OFFSET_TASK_FLAGS, OFFSET_TASK_READ_BYTES, TYPE_BIO,
     },
     memory::{Memory, Plain, add, follow, load},
-    pending::{self, Flight, Owner, flight_of},
+    pending::{self, Owner, flight_of},
     task::{Current, Task},
 };
 

@@ -2,7 +2,7 @@
 
 use guestscope_contract::{EXIT_REPLACED, EXIT_UNSEEN, Header, Kind, TaskRecord, ledger::Ledger};
 
-use crate::{beside, emit, maps::BY_NUMBER, task};
+use crate::{beside, emit, maps::BY_NUMBER, task, words};
 
 /// The other task of a fork or an exec.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub(crate) fn record(kind: Kind, flags: u32, ledger: &Ledger, address: u64, now_
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
             (*record).header = Header { kind: kind as u32, flags, time_ns: now_ns };
-            task::copy(ledger, &raw mut (*record).ledger);
+            words::copy(ledger, &raw mut (*record).ledger);
             (*record).other_tid = other.tid;
             (*record).other_tgid = other.tgid;
             (*record).other_born_ns = other.born_ns;

@@ -28,7 +28,11 @@ mod emit;
 #[cfg(target_arch = "bpf")]
 mod file;
 #[cfg(target_arch = "bpf")]
+mod flight;
+#[cfg(target_arch = "bpf")]
 mod held;
+#[cfg(target_arch = "bpf")]
+mod last_io;
 #[cfg(target_arch = "bpf")]
 mod life;
 #[cfg(target_arch = "bpf")]
@@ -52,6 +56,8 @@ mod quota;
 #[cfg(target_arch = "bpf")]
 mod registers;
 #[cfg(target_arch = "bpf")]
+mod slots;
+#[cfg(target_arch = "bpf")]
 mod steal;
 #[cfg(target_arch = "bpf")]
 mod taken;
@@ -67,6 +73,8 @@ mod turns;
 mod untracked;
 #[cfg(target_arch = "bpf")]
 mod wait;
+#[cfg(target_arch = "bpf")]
+mod words;
 #[cfg(target_arch = "bpf")]
 mod workers;
 

@@ -17,7 +17,7 @@ use guestscope_contract::{
     visit::TARGETS_MOST,
 };
 
-use crate::{device, pending};
+use crate::{flight::Flight, last_io::LastIo};
 
 /// The array is page-aligned with this flag, so that a ledger of 320 bytes is five whole cache lines.
 const BPF_F_MMAPABLE: u32 = 1 << 10;
@@ -139,11 +139,11 @@ pub(crate) static BESIDE: Array<Beside> = Array::with_max_entries(SLOTS, 0);
 
 /// Slot to the device of its thread's last I/O.
 #[map]
-pub(crate) static LAST_IOS: Array<device::LastIo> = Array::with_max_entries(SLOTS, 0);
+pub(crate) static LAST_IOS: Array<LastIo> = Array::with_max_entries(SLOTS, 0);
 
 /// Slot to what its thread's waits need to know of its I/Os.
 #[map]
-pub(crate) static FLIGHTS: Array<pending::Flight> = Array::with_max_entries(SLOTS, 0);
+pub(crate) static FLIGHTS: Array<Flight> = Array::with_max_entries(SLOTS, 0);
 
 /// Port to the number of its watch, 0 for none. Eight to an element, since an array rounds up to 8 bytes.
 /// Filled by the agent.

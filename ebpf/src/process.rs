@@ -18,7 +18,7 @@ use crate::{
     emit::count,
     maps::{FREE_PROCESSES, LEDGERS, OUTSIDE, PLACES, PROCESS_OF, PROCESSES, STAGES},
     memory::add,
-    quota, task, untracked,
+    quota, untracked, words,
 };
 
 macro_rules! read {
@@ -32,7 +32,7 @@ macro_rules! read {
 pub(crate) fn join(ledger: &mut Ledger) {
     if let Some(outside) = OUTSIDE.get_ptr_mut(u32::from(ledger.slot)) {
         // SAFETY: a value of a map, whose slot no other thread uses.
-        unsafe { task::clear(outside) };
+        unsafe { words::clear(outside) };
     }
     ledger.place = NO_PLACE;
     let mut number = enter(ledger.tgid);
@@ -168,7 +168,7 @@ fn number(tgid: u32) -> u32 {
     }
     let Some(process) = PROCESSES.get_ptr_mut(number) else { return 0 };
     // SAFETY: a value of a map, whose slot no other process uses.
-    unsafe { task::clear(process) };
+    unsafe { words::clear(process) };
     if PROCESS_OF.insert(tgid, number, u64::from(BPF_NOEXIST)).is_err() {
         // Another thread of the process was faster.
         let _ = FREE_PROCESSES.push(number, 0);

@@ -10,7 +10,7 @@
 //! one it runs on.
 
 use aya_ebpf::{EbpfContext, Global, helpers::generated::bpf_task_pt_regs};
-use guestscope_contract::{CALLS_32, call_name, calls::ARGUMENTS_X86_64};
+use guestscope_contract::{CALLS_32, call_name, calls::ARGUMENTS_X86_64, waker};
 
 use crate::{
     maps::{
@@ -33,6 +33,33 @@ const WORDS_ABOVE: u64 = 2;
 
 /// -ENOSYS: on x86-64, a system call that has not returned.
 const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
+
+impl Current {
+    /// Number of its system call, of either table; negative in an exception.
+    #[inline(always)]
+    pub(crate) fn number(self) -> i32 {
+        match Self::task() {
+            Some(task) => number(task),
+            None => number(Task::<Plain>::at(self.pointer())),
+        }
+    }
+
+    /// Current system call, by its name in records; negative in an exception.
+    #[inline(always)]
+    pub(crate) fn call(self) -> i32 {
+        match Self::task() {
+            Some(task) => call(task),
+            None => call(Task::<Plain>::at(self.pointer())),
+        }
+    }
+
+    /// This task as a waker, with its system call. A kernel thread's registers are zeros, which is a valid
+    /// call number: but such threads are not tracked and explain no wait.
+    #[inline(always)]
+    pub(crate) fn with_its_call(self) -> u32 {
+        waker::pack(self.tid, self.call())
+    }
+}
 
 /// The number of a task's present system call, of either table; negative in an exception. An int on arm64,
 /// and on x86-64 the low half of a long, which is all that the kernel looks at.

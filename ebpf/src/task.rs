@@ -13,21 +13,18 @@ use aya_ebpf::{
     },
 };
 use guestscope_contract::{
-    COMM_BYTES, Counter,
+    COMM_BYTES,
     ledger::{Ledger, Stamps},
     waker,
 };
 
 use crate::{
-    beside, calls,
-    emit::count,
     maps::{
-        BY_NUMBER, FREE, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_EXEC,
-        OFFSET_TASK_EXEC_BEFORE, OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT,
-        OFFSET_TASK_PID, OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK, OFFSET_TASK_TGID, SLOT_OF, TYPE_TASK,
+        BY_NUMBER, HAS_TYPED_HELPERS, LEDGERS, OFFSET_TASK_COMM, OFFSET_TASK_EXEC, OFFSET_TASK_EXEC_BEFORE,
+        OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_MAJ_FLT, OFFSET_TASK_MIN_FLT, OFFSET_TASK_PID,
+        OFFSET_TASK_RUN_DELAY, OFFSET_TASK_STACK, OFFSET_TASK_TGID, SLOT_OF, TYPE_TASK,
     },
     memory::{Memory, Plain, Typed, follow, load},
-    process, registers, wait,
 };
 
 /// A task by its number, its process and its address.
@@ -185,31 +182,6 @@ impl Current {
         }
     }
 
-    /// Number of its system call, of either table; negative in an exception.
-    #[inline(always)]
-    pub(crate) fn number(self) -> i32 {
-        match Self::task() {
-            Some(task) => registers::number(task),
-            None => registers::number(Task::<Plain>::at(self.pointer())),
-        }
-    }
-
-    /// Current system call, by its name in records; negative in an exception.
-    #[inline(always)]
-    pub(crate) fn call(self) -> i32 {
-        match Self::task() {
-            Some(task) => registers::call(task),
-            None => registers::call(Task::<Plain>::at(self.pointer())),
-        }
-    }
-
-    /// This task as a waker, with its system call. A kernel thread's registers are zeros, which is a valid
-    /// call number: but such threads are not tracked and explain no wait.
-    #[inline(always)]
-    pub(crate) fn with_its_call(self) -> u32 {
-        waker::pack(self.tid, self.call())
-    }
-
     /// The same without the system call.
     #[inline(always)]
     pub(crate) fn alone(self) -> u32 {
@@ -269,96 +241,6 @@ pub(crate) fn slot_of(tid: u32) -> u16 {
         // SAFETY: as in `ledger`.
         Some(slots) => unsafe { core::ptr::read_volatile(slots.cast::<u16>().add((tid & 3) as usize)) },
         None => 0,
-    }
-}
-
-/// Takes a slot for a thread, clears it and points the number to it. Without one the task counts as missed.
-#[inline(always)]
-pub(crate) fn create(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
-    let Some(ledger) = prepare(tid, tgid, address) else {
-        count(Counter::MissedTask);
-        process::misses(tgid);
-        return None;
-    };
-    // SAFETY: a ledger in a map value.
-    set_slot(tid, unsafe { (*ledger).slot });
-    Some(ledger)
-}
-
-/// Takes a slot for a thread and clears it. No number points to it yet.
-#[inline(always)]
-pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> {
-    let mut slot = u32::from(slot_of(tid));
-    if slot == 0 {
-        slot = FREE.pop().ok().flatten().unwrap_or(0);
-    } else {
-        // The end of its last holder was not seen; the slot is reused.
-        count(Counter::StaleSlot);
-        if let Some(gone) = LEDGERS.get_ptr(slot) {
-            // SAFETY: a ledger in a map value, whose thread is gone.
-            process::leave(unsafe { &*gone });
-        }
-    }
-    if slot == 0 {
-        return None;
-    }
-    beside::forget(slot);
-    wait::forget_edges(slot);
-    calls::forget(slot as u16);
-    let ledger = LEDGERS.get_ptr_mut(slot)?;
-    // SAFETY: a ledger in a map value; nobody points to this slot yet, or its holder is gone.
-    unsafe {
-        clear(ledger);
-        (*ledger).task = address;
-        (*ledger).tid = tid;
-        (*ledger).tgid = tgid;
-        (*ledger).slot = slot as u16;
-        process::join(&mut *ledger);
-    }
-    Some(ledger)
-}
-
-/// Copies a ledger word by word: a plain assignment of 320 bytes would be a loop over bytes. Volatile,
-/// because a switch of its own thread may change the ledger.
-///
-/// # Safety
-/// Both must point to whole ledgers.
-#[inline(always)]
-pub(crate) unsafe fn copy(from: *const Ledger, to: *mut Ledger) {
-    let (from, to): (*const u64, *mut u64) = (from.cast(), to.cast());
-    let mut word = 0;
-    while word < size_of::<Ledger>() / 8 {
-        // SAFETY: the caller promised both, and the index stays inside them.
-        unsafe { core::ptr::write_volatile(to.add(word), core::ptr::read_volatile(from.add(word))) };
-        word += 1;
-    }
-}
-
-/// Zeroes a value of a map, word by word for the same reason.
-///
-/// # Safety
-/// It must point to a whole value, of whole words.
-#[inline(always)]
-pub(crate) unsafe fn clear<T>(value: *mut T) {
-    let words: *mut u64 = value.cast();
-    let mut word = 0;
-    while word < size_of::<T>() / 8 {
-        // SAFETY: the caller promised it, and the index stays inside.
-        unsafe { core::ptr::write_volatile(words.add(word), 0) };
-        word += 1;
-    }
-}
-
-/// Frees a slot. The ledger's task is cleared, so that a late user of the old number finds none.
-#[inline(always)]
-pub(crate) fn release(slot: u16) {
-    if let Some(ledger) = LEDGERS.get_ptr_mut(u32::from(slot)) {
-        // SAFETY: a ledger in a map value.
-        unsafe { (*ledger).task = 0 };
-    }
-    let slot = u32::from(slot);
-    if slot != 0 {
-        let _ = FREE.push(slot, 0);
     }
 }
 

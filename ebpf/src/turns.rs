@@ -21,8 +21,8 @@ use crate::{
     },
     memory::{Memory, load},
     steal,
-    task::{self, Task},
-    wait,
+    task::Task,
+    wait, words,
 };
 
 /// Whether turns are kept.
@@ -111,7 +111,7 @@ pub(crate) fn tell<M: Memory>(prev: Task<M>, ledger: &Ledger, left_cpu: u16, now
     unsafe {
         let clock_ns: u64 = load::<M, _>(steal::runqueue(prev), &OFFSET_RUNQUEUE_CLOCK);
         let from_ns = clock_ns.wrapping_sub(queued_ns);
-        task::clear(record);
+        words::clear(record);
         (*record).header = Header { kind: Kind::Queue as u32, flags: 0, time_ns: now_ns };
         (*record).born_ns = ledger.born_ns;
         (*record).tid = ledger.tid;

@@ -5,13 +5,13 @@
 //! waits to phases.
 
 use guestscope_contract::{
-    Account, Header, Kind, NO_SYSCALL, WaitRecord, edge_mark,
+    Account, Header, IO_URING_ENTER, Kind, NO_DEVICE, NO_SYSCALL, WaitRecord, edge_mark,
     ledger::{Ledger, RUNNING},
     waits_in,
 };
 
 use crate::{
-    device, emit,
+    device, emit, held,
     limits::Asked,
     maps::{STAGES, WAIT_THRESHOLD_NS},
     origin, process,
@@ -48,7 +48,7 @@ pub(crate) fn ended(
         // A thread that could run all the time needs no waker.
         let was_blocked = ledger.account != Account::Runq as u8;
         let waker = if was_blocked { ledger.waker } else { 0 };
-        let (device, flags) = device::waited_for(ledger);
+        let (device, flags) = waited_for(ledger);
         let syscall = if was_blocked { waits_in(ledger.syscall) } else { NO_SYSCALL };
         let asked = if syscall == NO_SYSCALL { Asked::default() } else { call() };
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
@@ -81,6 +81,22 @@ pub(crate) fn ended(
             task::comm(address, &mut (*record).ran_before_comm);
         }
     });
+}
+
+/// The device of the wait that has ended, and the flags of its record.
+#[inline(always)]
+fn waited_for(ledger: &Ledger) -> (u32, u32) {
+    if ledger.account == Account::Poll as u8 && ledger.syscall == IO_URING_ENTER {
+        return device::by_ring(ledger);
+    }
+    if ledger.account != Account::BlockIo as u8 && ledger.account != Account::Fault as u8 {
+        return (NO_DEVICE, 0);
+    }
+    let (device, flags) = device::by_submission(ledger);
+    if device == NO_DEVICE {
+        return held::waited_for(ledger);
+    }
+    (device, flags | held::flag(ledger))
 }
 
 /// Mark of the last edge that the thread of this slot has begun, handed over or in progress.

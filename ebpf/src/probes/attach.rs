@@ -46,7 +46,7 @@ use crate::{
     memory::{Plain, Typed, load},
     origin, pending,
     probes::sched,
-    process, quota, registers,
+    process, quota, registers, slots,
     task::{self, Current, Task},
 };
 
@@ -183,7 +183,7 @@ fn adopt(task: Task<Typed>) -> Option<Found> {
     }
     let address = task.address() as u64;
     // Without a task in it: the slot may be a stale one, to which a number points already.
-    let Some(ledger) = task::prepare(task.tid(), task.tgid(), 0) else {
+    let Some(ledger) = slots::prepare(task.tid(), task.tgid(), 0) else {
         process::misses(task.tgid());
         return Some(Found::Missed);
     };

@@ -27,7 +27,7 @@ use crate::{
     maps::{LEDGERS, STAGES},
     memory::add,
     probes::{
-        function::{self, FUNCTIONS_BY_NUMBER},
+        function_calls::{self, FUNCTIONS_BY_NUMBER},
         phase::{self, Outcome},
     },
     process, registers,
@@ -155,7 +155,7 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
     phase::keep_own_stack(&ctx);
     let current = Current::new();
     let Some(ledger) = current.ledger() else { return 0 };
-    let cookie = function::cookie(&ctx, 0);
+    let cookie = function_calls::cookie(&ctx, 0);
     let event = cookie >> COOKIE_EVENT_SHIFT;
     // SAFETY: ledgers and stages are map values; the stage belongs to this thread alone.
     unsafe {
@@ -175,13 +175,14 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
         let mut outcome = Outcome { operation: Operation::Leave as u8, ended: 0, flags: 0 };
         let mut first = THREAD_OUTSIDE;
         // Without these probes nothing would take a call off its thread any more.
-        let is_last = function::is_closing(cookie as u32) && !is_request;
+        let is_last = function_calls::is_closing(cookie as u32) && !is_request;
         if event == GO_EXIT || token == 0 || is_last {
             if is_request {
                 connections::leave(carried(carrier) & !WITHIN, program as u32);
             }
             carry(carrier, 0);
-            let found = if token == 0 { Found(0) } else { Found(function::leave(carrier, 0, ABOVE_ALL)) };
+            let found =
+                if token == 0 { Found(0) } else { Found(function_calls::leave(carrier, 0, ABOVE_ALL)) };
             if give_back(program, g, carrier) != 0 && event == GO_EXECUTE {
                 runs(u32::from(slot), Runs { g, carrier: 0 });
             }
@@ -189,14 +190,14 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
                 return 0;
             }
             if !is_request {
-                outcome = function::end(stage, carrier, found, THREAD_OUTSIDE);
+                outcome = function_calls::end(stage, carrier, found, THREAD_OUTSIDE);
                 phase::hand_over_as(stage, ledger, current, outcome);
                 return 0;
             }
         } else if event == GO_EXECUTE {
             (outcome.operation, first) = (Operation::Enter as u8, WITH_INNER);
         }
-        (*stage).operation = function::word(outcome.operation);
+        (*stage).operation = function_calls::word(outcome.operation);
         (*stage).token = token;
         (*stage).arguments = [first, 0, 0, 0];
         phase::hand_over_as(stage, ledger, current, outcome);

@@ -5,6 +5,7 @@ pub(crate) mod block;
 mod classic;
 pub(crate) mod cpu;
 pub(crate) mod function;
+pub(crate) mod function_calls;
 pub(crate) mod goroutine;
 pub(crate) mod net;
 pub(crate) mod pause;

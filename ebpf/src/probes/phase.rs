@@ -23,8 +23,8 @@ use crate::{
     maps::{HAS_ARRIVALS, STAGES},
     memory::{Memory, Plain},
     pending, process, quota, registers, steal, taken,
-    task::{self, Current, Task},
-    topology, untracked,
+    task::{Current, Task},
+    topology, untracked, words,
 };
 
 /// Attempts to copy the ledger before an edge gives up and is marked as torn. A switch takes microseconds and
@@ -196,7 +196,7 @@ unsafe fn copy(from: *const Ledger, to: *mut Ledger) -> (u64, bool) {
         // SAFETY: the caller promised both; the sequence is read anew each time.
         unsafe {
             let sequence = core::ptr::read_volatile(&raw const (*from).sequence);
-            task::copy(from, to);
+            words::copy(from, to);
             now_ns = bpf_ktime_get_ns();
             if core::ptr::read_volatile(&raw const (*from).sequence) == sequence {
                 return (now_ns, false);

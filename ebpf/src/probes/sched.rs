@@ -29,7 +29,7 @@ use crate::{
         OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
-    pending, process, quota, registers, steal,
+    pending, process, quota, registers, slots, steal,
     task::{self, Current, Numbers, Task},
     topology, turns, wait, workers,
 };
@@ -231,7 +231,7 @@ pub(crate) fn ended(ledger: &Ledger, address: u64, now_ns: u64) {
 pub(crate) fn gone(ledger: &Ledger) {
     process::leave(ledger);
     task::set_slot(ledger.tid, 0);
-    task::release(ledger.slot);
+    slots::release(ledger.slot);
 }
 
 #[inline(always)]
@@ -306,7 +306,7 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
                     life::record(Kind::Exit, EXIT_REPLACED, &*gone, (*gone).task, now_ns, other);
                     process::leave(&*gone);
                 }
-                task::release(leader);
+                slots::release(leader);
             }
             task::set_slot(old_tid, 0);
             task::set_slot(tid, (*ledger).slot);
@@ -356,7 +356,7 @@ pub(crate) fn adopt(_ctx: RawTracePointContext) -> i32 {
     // this program.
     unsafe {
         let address = Current::new().address;
-        if let Some(ledger) = task::create(pid_tgid as u32, (pid_tgid >> 32) as u32, address) {
+        if let Some(ledger) = slots::create(pid_tgid as u32, (pid_tgid >> 32) as u32, address) {
             let now_ns = bpf_ktime_get_ns();
             (*ledger).begin(now_ns, RUNNING, bpf_get_smp_processor_id() as u16);
             pending::begins(ledger, Current::new().read_bytes());
