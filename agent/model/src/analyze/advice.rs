@@ -15,6 +15,8 @@ const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/advice.json"));
 pub const IN_FLIGHT: &str = "poll.in_flight";
 /// Key of the advice on reads and writes that a control group's limit held back.
 pub const HELD_BACK: &str = "block_io.held_back";
+/// Key of the advice on waits for the lock of the address space.
+pub const ADDRESS_SPACE: &str = "address_space";
 /// Key of the advice on phases whose thread did other work while they were suspended.
 pub const HELD_UP: &str = "suspended.held";
 /// Key for all accounts of helpers without a separate entry.
@@ -97,7 +99,7 @@ mod tests {
     /// Keys by whose processes had the CPU.
     const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
     /// Those of what most waits of a cause were for.
-    const OF_WAITS: [&str; 3] = [IN_FLIGHT, HELD_BACK, HELD_UP];
+    const OF_WAITS: [&str; 4] = [IN_FLIGHT, HELD_BACK, HELD_UP, ADDRESS_SPACE];
 
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {

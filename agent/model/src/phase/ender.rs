@@ -7,6 +7,7 @@
 
 use guestscope_contract::{Account, NO_SYSCALL, metrics::WaitsFor, waker};
 
+use super::wait::Wait;
 use crate::record::calls_32::{self, FUTEX_WAIT};
 
 /// `futex_wake` and `futex_requeue`, which libc does not name yet: the same number on all architectures.
@@ -71,9 +72,8 @@ const HAND_OVER: [libc::c_long; 29] = [
     libc::SYS_mq_timedsend,
     libc::SYS_mq_timedreceive,
 ];
-/// Calls that change, copy or read an address space, and hold its lock meanwhile (`mmap_lock`); `read` and
-/// `pread64` of files below /proc, and of pages that another thread waits for.
-const MEMORY: [libc::c_long; 22] = [
+/// Calls that change, copy or read an address space, and hold its lock meanwhile (`mmap_lock`).
+const MEMORY: &[libc::c_long] = &[
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -94,9 +94,9 @@ const MEMORY: [libc::c_long; 22] = [
     libc::SYS_clone,
     libc::SYS_clone3,
     libc::SYS_execve,
-    libc::SYS_read,
-    libc::SYS_pread64,
 ];
+/// Reads of files below /proc, which hold the lock, and of pages that another thread waits for.
+const READS_OF_PROC: [libc::c_long; 2] = [libc::SYS_read, libc::SYS_pread64];
 /// Calls for memory that arm64 does not have.
 #[cfg(target_arch = "x86_64")]
 const OLD_MEMORY: &[libc::c_long] = &[libc::SYS_fork, libc::SYS_vfork];
@@ -118,11 +118,25 @@ pub(super) fn can_end(account: Account, waker_syscall: u16) -> bool {
         WaitsFor::Thread => is_in(&[&UNLOCKS, &ENDS, &SIGNALS]),
         WaitsFor::Peer => is_in(&[&HAND_OVER, &ENDS, &SIGNALS]),
         WaitsFor::Timer => is_in(&[&ENDS, &SIGNALS]),
-        WaitsFor::Device if account == Account::Fault => is_in(&[&MEMORY, OLD_MEMORY, &ANSWERS, &ENDS]),
+        WaitsFor::Device if account == Account::Fault => {
+            is_in(&[MEMORY, OLD_MEMORY, &READS_OF_PROC, &ANSWERS, &ENDS])
+        }
         WaitsFor::Device | WaitsFor::Nothing | WaitsFor::Cpu => false,
         // Any call may hold what an unknown one waits for.
         WaitsFor::Unknown => true,
     }
+}
+
+/// Whether a wait was for the lock of an address space (`mmap_lock`): a fault without I/O, or a call that
+/// needs the lock, ended by a thread in a call that holds it.
+pub fn waits_for_address_space(wait: &Wait) -> bool {
+    let is_in_memory_call = |syscall: Option<u32>, also: &[libc::c_long]| {
+        let call = syscall.and_then(calls_32::same);
+        call.is_some_and(|call| [MEMORY, OLD_MEMORY, also].iter().any(|table| table.contains(&call)))
+    };
+    let is_fault = wait.account == Account::Fault && wait.io.is_none();
+    let needs_it = is_fault || wait.account == Account::Other && is_in_memory_call(wait.syscall, &[]);
+    needs_it && wait.waker_tid.is_some() && is_in_memory_call(wait.waker_syscall, &READS_OF_PROC)
 }
 
 /// Whether only threads that share memory with the waiting one can end a wait in this call: a stranger in the
@@ -158,5 +172,23 @@ mod tests {
     #[test]
     fn nobody_ends_a_wait_outside_system_calls() {
         assert!(Account::ALL.into_iter().all(|account| !can_end(account, NO_SYSCALL)));
+    }
+
+    #[rstest]
+    #[case::unmaps_while_another_forks(Account::Other, libc::SYS_munmap, libc::SYS_clone, true)]
+    #[case::unmaps_while_smaps_are_read(Account::Other, libc::SYS_munmap, libc::SYS_read, true)]
+    #[case::faults_while_another_unmaps(Account::Fault, -1, libc::SYS_munmap, true)]
+    #[case::faults_at_a_userfaultfd(Account::Fault, -1, libc::SYS_ioctl, false)]
+    #[case::waits_for_a_child(Account::Other, libc::SYS_wait4, libc::SYS_exit_group, false)]
+    #[case::unlocks(Account::Lock, libc::SYS_futex, libc::SYS_munmap, false)]
+    fn the_lock_of_an_address_space(
+        #[case] account: Account,
+        #[case] call: libc::c_long,
+        #[case] waker: libc::c_long,
+        #[case] expected: bool,
+    ) {
+        let (syscall, waker_syscall) = (u32::try_from(call).ok(), u32::try_from(waker).ok());
+        let wait = Wait { account, syscall, waker_syscall, waker_tid: Some(7), ..Wait::default() };
+        assert_eq!(waits_for_address_space(&wait), expected);
     }
 }

@@ -263,6 +263,9 @@ impl Case {
                 if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
                     let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
                     waits.add(wait, from_ns.saturating_sub(start_ns), ns, &guilty, of_ns);
+                    if account == wait.account {
+                        waits.add_call(wait, ns);
+                    }
                 }
             }
         }

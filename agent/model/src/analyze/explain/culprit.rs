@@ -3,7 +3,7 @@
 
 use guestscope_contract::{Account, metrics::WaitsFor};
 
-use crate::phase::{Blame, InFlight, Wait, WaitedIo};
+use crate::phase::{Blame, InFlight, Wait, WaitedIo, waits_for_address_space};
 use crate::untrusted::Untrusted;
 
 /// A part of a wait for a CPU below its length divided by this is not worth a name: the switch itself.
@@ -25,6 +25,11 @@ pub enum Culprit {
     Kept(Blame),
     /// The thread that ended the wait, in a system call that can do so.
     Woken {
+        /// Thread ID.
+        tid: u32,
+    },
+    /// The thread that ended a wait for the lock of an address space, in a call that holds it.
+    AddressSpace {
         /// Thread ID.
         tid: u32,
     },
@@ -105,6 +110,7 @@ impl Culprit {
         }
         match (wait.blame, wait.waker_tid) {
             (Some(blame), _) => Culprit::Kept(Blame { ns: 0, ..blame }),
+            (None, Some(tid)) if waits_for_address_space(wait) => Culprit::AddressSpace { tid },
             (None, Some(tid)) => Culprit::Woken { tid },
             (None, None) if wait.timed_out() => {
                 wait.beside_tid.map_or(Culprit::TimedOut, |tid| Culprit::Beside { tid })
@@ -141,7 +147,10 @@ impl Culprit {
     pub(super) const fn tid(&self) -> Option<u32> {
         match self {
             Culprit::Kept(blame) => Some(blame.tid),
-            Culprit::Woken { tid } | Culprit::Held { tid } | Culprit::Beside { tid } => Some(*tid),
+            Culprit::Woken { tid }
+            | Culprit::AddressSpace { tid }
+            | Culprit::Held { tid }
+            | Culprit::Beside { tid } => Some(*tid),
             Culprit::Ran { .. }
             | Culprit::Idle
             | Culprit::TimedOut

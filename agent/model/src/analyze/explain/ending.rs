@@ -119,6 +119,7 @@ impl Explained {
         match most.map(|one| &one.culprit) {
             Some(Culprit::InFlight { .. }) => advice::IN_FLIGHT,
             Some(Culprit::Device { is_held: true, .. }) => advice::HELD_BACK,
+            Some(Culprit::AddressSpace { .. }) => advice::ADDRESS_SPACE,
             _ => cause.name(),
         }
     }

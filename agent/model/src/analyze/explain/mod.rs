@@ -41,7 +41,7 @@ pub use self::{
     explained::{Explained, Wanted},
     helped::HelperWaits,
     tail::{Tail, TailCause, TailPart},
-    waits::{By, LongWait, Waits},
+    waits::{By, InCall, LongWait, Waits},
     whose::{Circle, Whose},
 };
 

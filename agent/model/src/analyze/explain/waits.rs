@@ -11,6 +11,8 @@ use crate::phase::{Holder, Wait};
 
 use super::culprit::{Culprit, Guilt};
 
+/// System calls that are distinguished.
+const CALLS: usize = 8;
 /// Longest waits that are kept.
 const LONGEST: usize = 4;
 /// Maximum number of distinguished culprits; further ones are [`Culprit::Others`].
@@ -32,6 +34,13 @@ pub struct By {
     pub kept_ns: u64,
 }
 
+impl By {
+    /// Whether nothing but the system call is known.
+    pub const fn is_call(&self) -> bool {
+        matches!(self.culprit, Culprit::Syscall(_))
+    }
+}
+
 /// The part of one wait that belongs to the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongWait {
@@ -49,6 +58,17 @@ pub struct LongWait {
     pub culprit: Culprit,
 }
 
+/// The waits in one system call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InCall {
+    /// Its number.
+    pub syscall: u32,
+    /// Its first argument, if all waits had the same.
+    pub argument: Option<u64>,
+    /// Their time, ns.
+    pub ns: u64,
+}
+
 /// All waits of one phase, request and account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits {
@@ -60,6 +80,8 @@ pub struct Waits {
     pub longest: Vec<LongWait>,
     /// Waits by culprit, most of the time first.
     pub by: Vec<By>,
+    /// System calls that they were in, most of the time first.
+    pub calls: Vec<InCall>,
     least_ns: u64,
 }
 
@@ -67,7 +89,7 @@ impl Waits {
     /// No waits yet, for an account with this much time.
     pub(super) const fn new(account_ns: u64) -> Self {
         let least_ns = account_ns / MATTERS;
-        Self { count: 0, total_ns: 0, longest: Vec::new(), by: Vec::new(), least_ns }
+        Self { count: 0, total_ns: 0, longest: Vec::new(), by: Vec::new(), calls: Vec::new(), least_ns }
     }
 
     /// What had the thread of a phase while it was suspended, for this long in all, ns.
@@ -106,7 +128,19 @@ impl Waits {
         }
     }
 
+    /// Adds the time of a wait in its system call.
+    pub(super) fn add_call(&mut self, wait: &Wait, ns: u64) {
+        let Some(syscall) = wait.syscall else { return };
+        if let Some(known) = self.calls.iter_mut().find(|call| call.syscall == syscall) {
+            known.ns = known.ns.saturating_add(ns);
+            known.argument = known.argument.filter(|argument| Some(*argument) == wait.argument);
+        } else if self.calls.len() < CALLS {
+            self.calls.push(InCall { syscall, argument: wait.argument, ns });
+        }
+    }
+
     pub(super) fn settle(&mut self) {
+        self.calls.sort_by_key(|call| Reverse(call.ns));
         settle(&mut self.by);
     }
 }

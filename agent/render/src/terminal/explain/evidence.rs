@@ -24,9 +24,10 @@ use super::{
         units::{counted, duration, durations, thousands},
         waits_for,
     },
+    calls,
     counted::{disk, is_as_usual, mean, network, number},
     facts::ExplainFacts,
-    limited, syscalls,
+    limited,
 };
 
 /// Most culprits named per part.
@@ -151,8 +152,17 @@ impl Words<'_> {
             }
             (_, [only]) => format!("{count}, the longest {}", duration(*only)),
         };
-        let culprits = self.culprits(&waits.by, waits.total_ns);
-        clauses.push(if culprits.is_empty() { times } else { format!("{times} {culprits}") });
+        let calls = calls::text(&waits.calls, self.facts);
+        // The call of a wait whose end says nothing stands in front already.
+        let by: Vec<By> = waits.by.iter().filter(|by| !by.is_call() || calls.is_empty()).cloned().collect();
+        let culprits = self.culprits(&by, waits.total_ns);
+        clauses.push(
+            [times, calls, culprits]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join(" "),
+        );
         let took = waits.longest.first().and_then(|longest| longest.took_tid);
         let took = took.filter(|tid| part.cause == RUNQ && self.threads.contains_key(tid));
         clauses.extend(took.map(|tid| format!("the longest began when {} took the CPU", self.thread(tid))));
@@ -198,6 +208,9 @@ impl Words<'_> {
             Culprit::Idle => "no thread (the CPU was idle)".to_owned(),
             Culprit::Kept(blame) => self.blamed(*blame, by.kept_ns),
             Culprit::Woken { tid } => format!("ended by {}", self.thread(*tid)),
+            Culprit::AddressSpace { tid } => {
+                format!("for the lock of its address space, held by {}", self.thread(*tid))
+            }
             Culprit::Held { tid } => format!("timed out until {} released it", self.thread(*tid)),
             Culprit::Beside { tid } => format!("timed out while {} ran", self.thread(*tid)),
             Culprit::TimedOut => "ended by its own time limit".to_owned(),
@@ -212,10 +225,7 @@ impl Words<'_> {
             Culprit::Phase { name: Some(name), request: None } => format!("{name} of other requests"),
             Culprit::Phase { name: None, .. } => "code outside of phases".to_owned(),
             Culprit::Group { path } => limited::group_with_quota(path, &self.facts.limits),
-            Culprit::Syscall(number) => match syscalls::name(*number).filter(|_| self.facts.same_syscalls) {
-                Some(name) => format!("in {name}"),
-                None => format!("in {}", syscalls::numbered(*number)),
-            },
+            Culprit::Syscall(number) => format!("in {}", calls::name(*number, self.facts)),
             Culprit::Unknown => String::new(),
             Culprit::Others => "others".to_owned(),
         }

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::analyze::explain::{By, Culprit, LongWait, Waits};
+use crate::analyze::explain::{By, Culprit, InCall, LongWait, Waits};
 use crate::phase::InFlight;
 use crate::untrusted::Untrusted;
 
@@ -14,6 +14,15 @@ pub(super) struct WaitsJson {
     total_ns: u64,
     longest: Vec<LongWaitJson>,
     by: Vec<ByJson>,
+    calls: Vec<CallJson>,
+}
+
+/// The waits in one system call.
+#[derive(Serialize)]
+struct CallJson {
+    syscall: u32,
+    argument: Option<u64>,
+    ns: u64,
 }
 
 #[derive(Serialize)]
@@ -74,6 +83,11 @@ pub(super) fn of_waits(waits: &Waits) -> WaitsJson {
         total_ns: waits.total_ns,
         longest: waits.longest.iter().map(of_wait).collect(),
         by: waits.by.iter().map(by).collect(),
+        calls: waits
+            .calls
+            .iter()
+            .map(|&InCall { syscall, argument, ns }| CallJson { syscall, argument, ns })
+            .collect(),
     }
 }
 
@@ -101,6 +115,7 @@ pub(super) fn of_culprit(culprit: &Culprit) -> CulpritJson {
             ..of("kept_thread")
         },
         Culprit::Woken { tid } => CulpritJson { tid: Some(*tid), ..of("waker") },
+        Culprit::AddressSpace { tid } => CulpritJson { tid: Some(*tid), ..of("address_space_lock") },
         Culprit::Held { tid } => CulpritJson { tid: Some(*tid), ..of("lock_holder") },
         Culprit::Beside { tid } => CulpritJson { tid: Some(*tid), ..of("timed_out_while_running") },
         Culprit::TimedOut => of("timed_out"),

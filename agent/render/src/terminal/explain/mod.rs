@@ -5,6 +5,7 @@
 //! block adds up to the excess in its first line.
 
 mod advised;
+mod calls;
 mod counted;
 mod evidence;
 mod facts;
