@@ -73,7 +73,7 @@ pub fn look(asked: &Asked, bytes: &[u8]) -> usize {
             return usize::from(matches!(phase::find_in(copy, Path::new("program")), Ok(Some(_))));
         }
         Asked::Name => return usize::from(soname::has_name(file, "libp.so.1")),
-        Asked::Probes => return usdt::find(file, "p", ("a", None), Some(1)).map_or(0, |places| places.len()),
+        Asked::Probes => return usdt::find(file, "p", "a", None, Some(1)).map_or(0, |places| places.len()),
         Asked::Scheduler if !golang::is_program(file) => return 0,
         Asked::Scheduler => return scheduler(file).map_or(0, |place| place.begins.len()),
         Asked::Functions(symbol) => Place::of_functions(file, symbol, Some(1)),
