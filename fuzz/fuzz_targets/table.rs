@@ -5,7 +5,7 @@
 use std::{fs, path::Path};
 
 use guestscope_folder::{FORMAT, Folder};
-use guestscope_model::analyze::Ids;
+use guestscope_model::analyze::Needs;
 use libfuzzer_sys::fuzz_target;
 
 const TABLES: [&str; 5] = ["phases", "threads", "samples", "marks", "waits"];
@@ -28,7 +28,7 @@ fn read(place: &Path, table: usize) {
     match table {
         0 => {
             folder.requests().map(Iterator::count).ok();
-            folder.requests_with(Ids::None).map(Iterator::count).ok()
+            folder.requests_with(Needs::Numbers).map(Iterator::count).ok()
         }
         1 => folder.threads().map(Iterator::count).ok(),
         2 => folder.samples().map(Iterator::count).ok(),

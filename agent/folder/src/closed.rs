@@ -32,7 +32,8 @@ use super::{
 };
 
 /// Rows decoded at once. Rows are filled column by column, so a batch of phases, 0.7 KB each, should stay in
-/// a core's caches; arrays of 4 KB come from the allocator's pool, larger ones would be mapped.
+/// a core's caches. Larger arrays cost more as well: musl's allocator maps and unmaps memory for each, and the
+/// kernel clears it.
 pub(super) const BATCH_ROWS: usize = 512;
 
 /// Content of a column that need not be unpacked.
@@ -47,6 +48,9 @@ pub(super) enum Empty {
 /// The batches of a closed file. After an error it is not used again.
 pub(super) struct Closed {
     batches: ParquetRecordBatchReader,
+    /// The batch before. As long as its arrays live, musl's allocator keeps some of the memory that the next
+    /// ones take.
+    before: Option<RecordBatch>,
     deadline: Deadline,
 }
 
@@ -75,7 +79,9 @@ impl Closed {
             let read = ProjectionMask::leaves(metadata.parquet_schema(), read);
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(groups, metadata);
             let built = builder.with_projection(read).with_batch_size(BATCH_ROWS).build();
-            built.map(|batches| Self { batches, deadline }).map_err(|error| error.to_string().into())
+            built
+                .map(|batches| Self { batches, before: None, deadline })
+                .map_err(|error| error.to_string().into())
         })
     }
 
@@ -85,7 +91,9 @@ impl Closed {
     /// What is wrong with the file.
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>, Fault> {
         self.deadline.check()?;
-        guarded(|| self.batches.next().transpose().map_err(|error| error.to_string().into()))
+        let batch = guarded(|| self.batches.next().transpose().map_err(|error| error.to_string().into()))?;
+        self.before.clone_from(&batch);
+        Ok(batch)
     }
 }
 

@@ -4,11 +4,13 @@
 //! Nothing on disk is changed, and nothing is kept between calls.
 
 use std::{
+    collections::HashSet,
     io::{self, Read},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
+use guestscope_contract::metrics::Quantity;
 use hdrhistogram::Histogram;
 use serde::Deserialize;
 
@@ -26,7 +28,7 @@ use super::{
     wait_columns::WAITS,
 };
 use crate::{
-    analyze::Ids,
+    analyze::Needs,
     phase::{Mark, PhaseKind, Request, Thread, Wait},
     untrusted::Untrusted,
 };
@@ -81,11 +83,15 @@ impl Folder {
         Ok(self.requests_of(self.phases()?))
     }
 
-    /// The same with zeros as those ids of their traces and spans that are not asked for.
-    pub fn requests_with(&self, ids: Ids) -> Result<Requests> {
+    /// The same with zeros in place of what is not asked for.
+    pub fn requests_with(&self, needs: Needs) -> Result<Requests> {
+        let left_out = Quantity::all().filter(|quantity| !needs.has(*quantity));
+        let left_out: HashSet<_> = left_out.map(|quantity| quantity.row().column()).collect();
         let is_unwanted = |column: &Column<PhaseRow>| {
-            let is_trace = column.name == TRACE_ID && ids == Ids::OfTraces;
-            matches!(column.access, Access::Hex { .. }) && !is_trace
+            let is_trace = column.name == TRACE_ID && needs == Needs::Traces;
+            let is_id = matches!(column.access, Access::Hex { .. });
+            // What is known only at the end is no part of a phase.
+            is_id && !is_trace || column.at_close || left_out.contains(&*column.name)
         };
         Ok(self.requests_of(Rows::open_without(&self.place, &PHASES, is_unwanted)?))
     }

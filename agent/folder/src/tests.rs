@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, fs, io, path::Path};
 
+use guestscope_contract::metrics::Quantity;
 use proptest::{collection::vec, prelude::*};
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
     *,
 };
 use crate::{
-    analyze::Ids,
+    analyze::Needs,
     phase::{Mark, Phase, Request, ThreadId, TraceIds},
 };
 
@@ -89,13 +90,14 @@ proptest! {
         let closed = folder.close(|_| {}, &mut explain, &mut |_, _| {}).unwrap();
         prop_assert!(closed.errors.is_empty(), "{:?}", closed.errors);
         check(&path)?;
-        for ids in [Ids::None, Ids::OfTraces] {
-            let bare = Folder::open(&path).unwrap().requests_with(ids).unwrap().map(Result::unwrap).collect::<Vec<_>>();
+        for needs in [Needs::Times, Needs::Numbers, Needs::Traces] {
+            let bare = Folder::open(&path).unwrap().requests_with(needs).unwrap().map(Result::unwrap).collect::<Vec<_>>();
             let mut expected = requests.clone();
             for phase in expected.iter_mut().flat_map(|request| &mut request.phases) {
                 let TraceIds { trace_id, parent_is_remote, .. } = phase.trace;
-                let trace_id = if ids == Ids::OfTraces { trace_id } else { [0; 16] };
+                let trace_id = if needs == Needs::Traces { trace_id } else { [0; 16] };
                 phase.trace = TraceIds { trace_id, parent_is_remote, ..TraceIds::default() };
+                Quantity::all().filter(|one| !needs.has(*one)).for_each(|one| phase.set(one, 0));
             }
             prop_assert_eq!(bare, expected);
         }

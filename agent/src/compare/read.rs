@@ -12,7 +12,7 @@ use super::{slim::slim, sources::Source};
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::{
-        Ids,
+        Needs,
         compare::{RunDigest, Warmup},
     },
     folder::{self, ClockPair, Folder, Manifest, limits::REQUESTS_COMPARED},
@@ -109,7 +109,7 @@ pub(crate) fn each_in_parallel<I: Sync, T: Send>(
 fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, folder::Error> {
     let path = source.path.shown();
     let folder = Folder::open(&source.path)?;
-    let mut requests = folder.requests_with(Ids::None)?;
+    let mut requests = folder.requests_with(Needs::Numbers)?;
     let most = REQUESTS_COMPARED.most;
     let counted = requests.by_ref().map(|request| {
         if all.fetch_add(1, Ordering::Relaxed) < most {

@@ -136,7 +136,7 @@ fn requests(folder: &Folder, wanted: Wanted, notes: &mut Vec<String>) -> folder:
             notes.push(format!("the last {bytes} bytes of the phases are not whole, and left out: {reason}"));
         }
     }
-    Explanation::read(|ids| Ok::<_, folder::Error>(folder.requests_with(ids)?.take(most)), wanted)
+    Explanation::read(|needs| Ok::<_, folder::Error>(folder.requests_with(needs)?.take(most)), wanted)
 }
 
 /// Waits and names of threads; whether all waits could be read. Without them the parts still stand.

@@ -135,7 +135,7 @@ fn lines(folder: &Folder, writer: impl Write) -> Result<(u64, String), ExportFil
 /// Writes Perfetto packets; threads first, because they carry the names.
 fn packets(folder: &Folder, writer: impl Write) -> Result<perfetto::Written, ExportFileError> {
     let clock = folder.manifest().clocks.first().copied().unwrap_or_default();
-    let summary = Summary::read(|| folder.requests())?;
+    let summary = Summary::read(|_| folder.requests())?;
     let mut packets = Packets::new(writer, clock)?;
     for thread in folder.threads()? {
         packets.thread(&thread?)?;
@@ -191,7 +191,7 @@ impl<W: Write> Taker for Lines<W> {
 /// Hands over everything in a folder.
 fn feed(folder: &Folder, taker: &mut impl Taker) -> Result<(), ExportFileError> {
     let manifest = folder.manifest();
-    let summary = Summary::read(|| folder.requests())?;
+    let summary = Summary::read(|_| folder.requests())?;
     let is_marked = !summary.groups.is_empty();
     let mut waits = folder.waits()?.peekable();
     let mut samples = folder.samples()?.peekable();

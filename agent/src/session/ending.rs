@@ -190,7 +190,7 @@ impl Closing {
         }
         health.cost = cost.so_far(nvml);
         let path = folder.current_path();
-        let mut summary = Summary::read(|| folder.requests());
+        let mut summary = Summary::read(|_| folder.requests());
         let gpu_account = Cause::Account(Account::Gpu);
         usage.apply(&mut guest, summary.as_ref().is_ok_and(|summary| summary.has_any(gpu_account)));
         // Evidence for the findings. Without it the findings stand.

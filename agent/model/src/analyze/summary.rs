@@ -13,6 +13,7 @@ use super::{
     cause::Cause,
     headline::Headline,
     helped::Helped,
+    needs::Needs,
     quantiles::Quantiles,
     rows::{Row, RowKind},
     slow::{Excess, Slow},
@@ -78,23 +79,24 @@ impl Summary {
             || self.processes.iter().any(|process| process.split.get(cause) > 0)
     }
 
-    /// Reads the run twice; both readings must give the same requests, in any order.
+    /// Reads the run twice; both readings must give the same requests, in any order, with what they are asked
+    /// for. The slowest requests have the trace IDs of the first one.
     ///
     /// # Errors
     /// The first error of a reading.
-    pub fn read<E, I>(mut source: impl FnMut() -> Result<I, E>) -> Result<Self, E>
+    pub fn read<E, I>(mut source: impl FnMut(Needs) -> Result<I, E>) -> Result<Self, E>
     where
         I: Iterator<Item = Result<Request, E>>,
     {
         let mut first = Tally::default();
-        for request in source()? {
+        for request in source(Needs::Numbers)? {
             first.add(&request?);
         }
         let mut second = std::mem::take(&mut first.groups).map(|_, group| {
             let middle = Middle::new(&group);
             (group, middle)
         });
-        for request in source()? {
+        for request in source(Needs::Times)? {
             let request = request?;
             if Standing::of(&request) == Standing::Counted
                 && let Some((group, middle)) = second.get_mut(&request.root().name)
@@ -107,7 +109,7 @@ impl Summary {
 
     /// [`Summary::read`] of requests that cannot fail to be read.
     pub fn new<I: Iterator<Item = Request>>(mut source: impl FnMut() -> I) -> Self {
-        match Self::read(|| Ok::<_, Infallible>(source().map(Ok))) {
+        match Self::read(|_| Ok::<_, Infallible>(source().map(Ok))) {
             Ok(summary) => summary,
             Err(never) => match never {},
         }

@@ -29,7 +29,7 @@ use crate::untrusted::Untrusted;
 
 use self::reading::Reading;
 use super::{
-    ids::Ids,
+    needs::Needs,
     summary::Summary,
     tally::{ByName, Standing},
 };
@@ -101,15 +101,15 @@ pub struct Explanation {
 
 impl Explanation {
     /// Reads the requests three times, and once more if an excess includes a queue; all readings must give
-    /// the same requests, with the IDs that they are asked for.
+    /// the same requests, with what they are asked for.
     ///
     /// # Errors
     /// The first error of a reading.
-    pub fn read<E, I>(mut source: impl FnMut(Ids) -> Result<I, E>, wanted: Wanted) -> Result<Self, E>
+    pub fn read<E, I>(mut source: impl FnMut(Needs) -> Result<I, E>, wanted: Wanted) -> Result<Self, E>
     where
         I: Iterator<Item = Result<Request, E>>,
     {
-        let summary = Summary::read(|| source(Ids::None))?;
+        let summary = Summary::read(&mut source)?;
         let mut readings: ByName<Reading> = summary.kinds.beside(Reading::new);
         for (rank, group) in summary.groups.iter().enumerate() {
             let wanted = match wanted {
@@ -121,7 +121,7 @@ impl Explanation {
             }
         }
         let (mut numbers, mut not_counted) = (None, None);
-        for request in source(Ids::OfTraces)? {
+        for request in source(Needs::Traces)? {
             let request = request?;
             let reason = match Standing::of(&request) {
                 Standing::Process => continue,
@@ -156,7 +156,7 @@ impl Explanation {
             circle: Circle::default(),
         };
         if explanation.queued().next().is_some() {
-            for request in source(Ids::None)? {
+            for request in source(Needs::Times)? {
                 explanation.add_ahead(&request?);
             }
         }

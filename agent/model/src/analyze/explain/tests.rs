@@ -7,7 +7,7 @@ mod properties;
 
 use std::convert::Infallible;
 
-use guestscope_contract::Account;
+use guestscope_contract::{Account, metrics::Quantity};
 use rstest::rstest;
 
 use super::{
@@ -43,15 +43,16 @@ fn run_with(account: Account, ns: u64) -> Vec<Request> {
     (0..100).map(|number| one(number, (number % 10 == 4).then_some((account, ns)))).collect()
 }
 
-/// A reading that asks for no ids may be given none.
+/// A reading may be given no more than it asks for.
 #[test]
 fn a_case_has_its_trace_whatever_else_is_blank() {
     let requests = run_with(Account::Lock, 9_000_000);
-    let given = |ids: Ids| {
+    let given = |needs: Needs| {
         let mut requests = requests.clone();
         for phase in requests.iter_mut().flat_map(|request| &mut request.phases) {
-            let trace_id = if ids == Ids::OfTraces { phase.trace.trace_id } else { [0; 16] };
+            let trace_id = if needs == Needs::Traces { phase.trace.trace_id } else { [0; 16] };
             phase.trace = TraceIds { trace_id, ..TraceIds::default() };
+            Quantity::all().filter(|one| !needs.has(*one)).for_each(|one| phase.set(one, 0));
         }
         Ok::<_, Infallible>(requests.into_iter().map(Ok))
     };

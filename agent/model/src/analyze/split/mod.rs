@@ -6,7 +6,7 @@
 
 mod parts;
 
-use guestscope_contract::{Account, SAMPLES_PER_S};
+use guestscope_contract::{Account, SAMPLES_PER_S, metrics::Quantity};
 
 pub(in crate::analyze) use parts::CELLS;
 pub use parts::Parts;
@@ -41,6 +41,22 @@ impl Split {
         split.sampled = Overlay::ALL.map(|overlay| sampled(overlay.samples()));
         split.own_code = sampled(Metric::SampleUser);
         split
+    }
+
+    /// Whether [`Split::of`] reads this quantity of a phase.
+    pub(super) fn takes(quantity: Quantity) -> bool {
+        match quantity {
+            Quantity::Time(_)
+            | Quantity::Suspended
+            | Quantity::HelperWaitOnCpu(_)
+            | Quantity::HelperWaitWaiting(_)
+            | Quantity::Pause => true,
+            Quantity::Helper(_) | Quantity::HelperThreads => false,
+            Quantity::Of(metric) => {
+                let is_sampled = || Overlay::ALL.iter().any(|overlay| overlay.samples() == metric);
+                metric == Metric::Steal || metric == Metric::SampleUser || is_sampled()
+            }
+        }
     }
 
     /// The time of one cause, 0 for causes of excesses only.
