@@ -119,13 +119,13 @@ pub(super) const KINDS: &[Kind] = &[
     kind("siblings", &["runq"], &["behind indexer (pid"], &["runq.sibling"]),
     kind("nice", &["runq"], &["behind indexer (pid"], &["runq.sibling"]),
     kind("strangers", &["runq"], &["behind compiler (pid"], &["runq"]).beside(),
-    kind("pinned", &["runq"], &["augmenter (pid {augmenter_pid})"], &["limit.mask"]),
+    kind("pinned", &["runq"], &["augmenter (pid"], &["limit.mask"]),
     // Limits of control groups.
     kind("quota", &["throttled"], &["{group}"], &["limit.quota"]).quick(),
     kind("quota-above", &["throttled"], &["{group}"], &["limit.quota"]),
     kind("memory-limit", &["fault", "block_io"], &["{group}"], &["limit.memory"]),
     kind("io-limit", &["block_io"], &["{group}"], &["limit.io", "block_io.held_back"]),
-    kind("cpu-set", &["runq"], &["augmenter (pid {augmenter_pid})"], &["limit.cpus"]),
+    kind("cpu-set", &["runq"], &["augmenter (pid"], &["limit.cpus"]),
     // What the numbers do not contain, and what shares a thread.
     said("hung-after-fork", &[ALONE], &[ALONE]),
     said("deadlock", &[LOCKED], &[LOCKED]).never(&["could wake it"]),
@@ -136,5 +136,6 @@ pub(super) const KINDS: &[Kind] = &[
     )
     .with(&["--max-threads", "8"]),
     kind("loop-blocked", &["suspended"], &["rerank"], &["suspended"]),
-    kind("fork-large", &["other"], &["{forker_tid} (forker)"], &["other"]),
+    kind("fork-large", &["fault", "lock"], &["{forker_tid} (forker)"], &["lock", "other"])
+        .never(&["read back from"]),
 ];

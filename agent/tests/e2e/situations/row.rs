@@ -30,8 +30,18 @@ impl Row {
     }
 
     /// Takes a run that others disturbed.
-    pub(super) fn skip(&mut self) {
+    pub(super) fn skip(&mut self, fault: &Verdict, control: &Verdict) {
         self.busy += 1;
+        self.keep_wrong(fault, control);
+    }
+
+    fn keep_wrong(&mut self, fault: &Verdict, control: &Verdict) {
+        if self.wrong.is_some() {
+            return;
+        }
+        let control =
+            if control.is_named() { format!("\n  control:\n{}", control.said) } else { String::new() };
+        self.wrong = Some(format!("{}\n  false: {:?}{control}", fault.said, fault.lies));
     }
 
     /// Takes a run and its control.
@@ -45,22 +55,25 @@ impl Row {
         self.agreed += usize::from(fault.differs.is_none());
         self.lied += usize::from(!fault.lies.is_empty());
         self.silent += usize::from(is_silent);
-        if !holds && self.wrong.is_none() {
-            let control = if is_silent { String::new() } else { format!("\n  control:\n{}", control.said) };
-            self.wrong = Some(format!("{}\n  false: {:?}{control}", fault.said, fault.lies));
+        if !holds {
+            self.keep_wrong(fault, control);
         }
     }
 
+    /// Whether enough runs were right; also if others disturbed all of them, which the table shows.
     pub(super) fn holds(&self) -> bool {
-        let Self { kind: _, runs, causes, culprits, advice, agreed, lied, silent, busy: _, wrong: _ } = *self;
+        let Self { kind: _, runs, causes, culprits, advice, agreed, lied, silent, busy, wrong: _ } = *self;
         let least = [causes, culprits, advice, agreed, runs - lied, silent].into_iter().min();
-        runs > 0 && least.is_some_and(|least| least * 100 >= runs * ENOUGH_PERCENT)
+        let is_judged = runs > 0 || busy > 0;
+        is_judged && least.is_some_and(|least| least * 100 >= runs * ENOUGH_PERCENT)
     }
 
     /// The row, and what was said when it was wrong.
     pub(super) fn text(&self) -> String {
         let Self { kind, runs, causes, culprits, advice, agreed, lied, silent, busy, wrong } = self;
-        let wrong = wrong.as_ref().map_or_else(String::new, |wrong| format!("\n{wrong}"));
+        let right = *runs * 6 == causes + culprits + advice + agreed + (runs - lied) + silent;
+        let wrong = wrong.as_ref().filter(|_| *runs == 0 || !right);
+        let wrong = wrong.map_or_else(String::new, |wrong| format!("\n{wrong}"));
         let first = format!("{:<18} {runs:>4} {causes:>6} {culprits:>8} {advice:>7}", kind.name);
         format!("{first} {agreed:>6} {lied:>6} {silent:>7} {busy:>9}{wrong}")
     }

@@ -6,6 +6,7 @@ import os
 
 import disk
 from parts import Child, Situation, burn, facts, sleep
+from processor import OwnPool
 
 
 def mount_of(controller):
@@ -63,26 +64,33 @@ def quota(below=""):
 
 
 class Quota(Situation):
-    """The group has no CPU time left."""
+    """Others of the group have used up its CPU time."""
+
+    below = ""
 
     def __init__(self):
-        self.group = quota()
+        self.group = quota(self.below)
+        self.others = [Child("tokenizer", burn) for _ in range(2)]
+
+    def before(self, ms):
+        for other in self.others:
+            other.ask(40 + ms)
+        sleep(10)
 
     def hit(self, ms):
-        burn(40 + ms)
+        burn(5)
 
     def spared(self):
-        burn(1)
+        burn(5)
 
     def after(self):
-        sleep(14)
+        sleep(20)
 
 
 class QuotaAbove(Quota):
-    """The group above has none."""
+    """The group above has none left."""
 
-    def __init__(self):
-        self.group = quota("/inner")
+    below = "/inner"
 
 
 class Memory(Situation):
@@ -126,8 +134,8 @@ class IoLimit(Situation):
             self.at += 1 << 17
 
 
-class Set(Situation):
-    """Two processes may use one CPU by their group's set, and another one is idle."""
+class Set(OwnPool):
+    """Processes may use one CPU by their group's set, and another one is idle."""
 
     def __init__(self):
         mount, _ = mount_of("cpuset")
@@ -136,14 +144,7 @@ class Set(Situation):
             (("cpuset.mems", nodes.strip()), ("cpuset.mems", "0")),
             (("cpuset.cpus", "0"), ("cpuset.cpus", "0")),
         ])
-        self.worker = Child("augmenter", burn)
-
-    def hit(self, ms):
-        self.worker.ask(ms)
-        burn(ms)
-
-    def spared(self):
-        burn(3)
+        self.pool = [Child("augmenter", burn) for _ in range(4)]
 
 
 KINDS = {
