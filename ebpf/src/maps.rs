@@ -8,8 +8,8 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
 };
 use guestscope_contract::{
-    Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, Position, QueueRecord, SLOTS, SPINNERS, SpinCode, TIDS,
-    Turns,
+    Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, Position, QueueRecord, SLOTS, SPIN_LIBRARIES, SPINNERS,
+    SpinCode, TIDS, Turns,
     connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch},
     helpers::{Outside, Process},
     ledger::Ledger,
@@ -166,6 +166,10 @@ pub(crate) static WATCHED: Array<Watch> = Array::with_max_entries(WATCHES, 0);
 /// by the agent.
 #[map]
 pub(crate) static SPIN_CODE: HashMap<u32, SpinCode> = HashMap::with_max_entries(SPINNERS, 0);
+
+/// Samples of busy-waiting by the number of the library, over all processes.
+#[map]
+pub(crate) static SPUN: Array<u64> = Array::with_max_entries(SPIN_LIBRARIES, 0);
 
 /// Free slots. Filled by the agent.
 #[map]

@@ -86,6 +86,9 @@ pub struct Manifest {
     /// Limits on the observed processes, and how often and when each was hit. Empty in older folders.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits_seen: Vec<Limit>,
+    /// Samples of busy-waiting over all observed threads, by library. Empty in older folders.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub spun: BTreeMap<String, u64>,
     /// Process ID of the agent in the initial namespace; none where that is unknown.
     pub agent_pid: Option<u32>,
     /// The process that was started; none if it was attached to.

@@ -11,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guestscope_contract::SpinCode;
+use guestscope_contract::{COMPUTES, SpinCode};
+use guestscope_model::analyze::spinners;
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
 
 use crate::{
@@ -22,10 +23,6 @@ use crate::{
     tasks::{self, Map, Stat},
     untrusted::{Shown as _, Untrusted},
 };
-
-/// Libraries whose threads busy-wait for each other, by how their file names begin: GCC's, LLVM's, Intel's,
-/// and TBB.
-const SPINNERS: [&str; 4] = ["libgomp", "libomp", "libiomp5", "libtbb"];
 
 /// Longest time spent on the files of one process in one go: a hostile file takes 40 ms, and a process may
 /// map thousands. Files left out are looked at when the mappings change.
@@ -116,21 +113,23 @@ fn within<T>(most: Duration, things: Vec<T>, mut each: impl FnMut(T) -> bool) ->
     things.len()
 }
 
-/// Code ranges of such libraries; the first ones where there are more than fit.
+/// Code ranges of such libraries, those that only wait before those that compute as well; the first ones where
+/// there are more than fit.
 fn spin_code<'a>(maps: impl IntoIterator<Item = &'a Map>) -> SpinCode {
     let mut code = SpinCode::default();
-    let spins = |map: &&Map| map.is_code && map.path.as_ref().is_some_and(|path| spins(path));
-    for (range, map) in code.iter_mut().zip(maps.into_iter().filter(spins)) {
-        *range = [map.start, map.end];
+    let of_map = |map: &Map| Some([map.start, map.end, spinner(map.path.as_ref().filter(|_| map.is_code)?)?]);
+    let mut ranges: Vec<[u64; 3]> = maps.into_iter().filter_map(of_map).collect();
+    ranges.sort_by_key(|range| range[2] & COMPUTES);
+    for (range, mapped) in code.iter_mut().zip(ranges) {
+        *range = mapped;
     }
     code
 }
 
-/// True for `libgomp.so.1` and `libgomp-98b21ff3.so.1`, false for `libompsomething.so`.
-fn spins(path: &Path) -> bool {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-    let after = |begin: &&str| name.strip_prefix(*begin).and_then(|rest| rest.chars().next());
-    SPINNERS.iter().filter_map(after).any(|next| !next.is_alphanumeric())
+/// The number of the library with this file, as [`SpinCode`] has it.
+fn spinner(path: &Path) -> Option<u64> {
+    let (number, spinner) = spinners::of_file(path.file_name()?.to_str()?)?;
+    Some(u64::from(number) | if spinner.computes { COMPUTES } else { 0 })
 }
 
 /// Why a mapped file was not looked at.
@@ -262,16 +261,13 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::system("/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0", true)]
-    #[case::wheel("/x/torch/lib/libgomp-98b21ff3.so.1", true)]
-    #[case::llvm("/x/libomp.so", true)]
-    #[case::intel("/x/libiomp5.so", true)]
-    #[case::replaced("/x/libgomp.so.1 (deleted)", true)]
-    #[case::other_name("/x/libompstub.so", false)]
-    #[case::folder("/libgomp.so/program", false)]
-    #[case::begin("/x/libgomp", false)]
-    fn libraries_that_busy_wait_are_known_by_their_names(#[case] path: &str, #[case] expected: bool) {
-        assert_eq!(spins(Path::new(path)), expected);
+    #[case::only_waits("/x/torch/lib/libgomp-98b21ff3.so.1", Some(false))]
+    #[case::replaced("/x/libgomp.so.1 (deleted)", Some(false))]
+    #[case::computes("/x/capi/onnxruntime_pybind11_state.cpython-311-x86_64-linux-gnu.so", Some(true))]
+    #[case::folder("/libgomp.so/program", None)]
+    #[case::not_text("/x/libc.so.6", None)]
+    fn libraries_that_busy_wait_are_known_by_their_files(#[case] path: &str, #[case] computes: Option<bool>) {
+        assert_eq!(spinner(Path::new(path)).map(|number| number & COMPUTES != 0), computes);
     }
 
     #[test]
@@ -323,7 +319,13 @@ mod tests {
             Map::parse(text.as_bytes()).expect("it is whole")
         };
         let mut maps = vec![line(1, "r-xp", "/bin/program"), line(2, "r--p", "/x/libgomp.so.1")];
-        maps.extend((3..9).map(|at| line(at, "r-xp", "/x/libgomp.so.1")));
-        assert_eq!(spin_code(&maps), [3_u64, 4, 5, 6].map(|at| [at << 12, (at + 1) << 12]));
+        maps.extend((3..8).map(|at| line(at, "r-xp", "/x/libggml-cpu.so")));
+        maps.extend((8..13).map(|at| line(at, "r-xp", "/x/libgomp.so.1")));
+        let begins = spin_code(&maps).map(|[start, end, number]| {
+            assert_eq!(end, start + (1 << 12));
+            (start >> 12, number & COMPUTES != 0)
+        });
+        let waits = (8..13).map(|at| (at, false));
+        assert_eq!(begins.to_vec(), waits.chain((3..6).map(|at| (at, true))).collect::<Vec<_>>());
     }
 }

@@ -1,6 +1,13 @@
 //! The end of a run: the last records, what is still open, the export, the folder, the summary.
 
-use std::{borrow::Cow, cell::RefCell, collections::BTreeSet, ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    path::PathBuf,
+    time::Duration,
+};
 
 use guestscope_base::hint;
 use guestscope_contract::Account;
@@ -46,6 +53,7 @@ struct Closing {
     nvml: Duration,
     gpu: GpuRecord,
     limits: Vec<Limit>,
+    spun: BTreeMap<String, u64>,
     restored: Vec<Restored>,
     unfinished: AllUnfinished,
 }
@@ -84,6 +92,7 @@ impl<F: RecordSource> Session<F> {
         };
         let unfinished = self.feed.pairing().unfinished();
         let limits = self.limits.finish();
+        let spun = self.feed.spun();
         let Self { export, mut guest, usage, cost, restored, identity, .. } = self;
         facts::limited(&mut guest.cgroup, &limits);
         let (gpu_told, limits_told) = (gpu.clone(), limits.clone());
@@ -96,6 +105,7 @@ impl<F: RecordSource> Session<F> {
             nvml,
             gpu,
             limits,
+            spun,
             restored,
             unfinished: unfinished.clone(),
         };
@@ -182,8 +192,19 @@ impl Closing {
     /// Ends the export and closes the folder. Everything is read through open descriptors: another user may
     /// have replaced the files under these names.
     fn close(self, sinks: Sinks) -> Told {
-        let Self { mut end, mut health, mut guest, usage, cost, nvml, gpu, limits, restored, unfinished } =
-            self;
+        let Self {
+            mut end,
+            mut health,
+            mut guest,
+            usage,
+            cost,
+            nvml,
+            gpu,
+            limits,
+            spun,
+            restored,
+            unfinished,
+        } = self;
         let Sinks { folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
             health.export = exporter.finish(otlp::FINISH);
@@ -211,6 +232,7 @@ impl Closing {
             manifest.scenario = guest.scenario();
             facts::limit(manifest, &guest);
             manifest.limits_seen = limits;
+            manifest.spun = spun;
             manifest.limits.cpus = Some(guest.cores.allowed.count());
             manifest.host_core_ratio = guest.host_core_ratio();
             manifest.restored = restored.into_iter().map(Into::into).collect();

@@ -1,6 +1,7 @@
 //! The kernel side of a run, and the pairing of its records.
 
 use std::{
+    collections::BTreeMap,
     io,
     os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
     path::Path,
@@ -16,6 +17,7 @@ use super::{
     record_source::{BEAT, BEATS_AWAITED, RecordSource, empty, tell},
 };
 use crate::{
+    analyze::spinners,
     clock,
     health::{AgentCost, ExportHealth, Health},
     loader::Loaded,
@@ -169,6 +171,11 @@ impl RecordSource for Feed {
     fn last_ledgers(&mut self) -> Vec<Ledger> {
         let slots: Vec<u16> = self.pairing.live_threads().map(|(_, slot)| slot).collect();
         slots.into_iter().filter_map(|slot| self.loaded.ledger(slot)).collect()
+    }
+
+    fn spun(&self) -> BTreeMap<String, u64> {
+        let known = spinners::names().map(str::to_owned).zip(self.loaded.spun());
+        known.filter(|(_, samples)| *samples > 0).collect()
     }
 
     fn health(&self, cost: AgentCost) -> Health {

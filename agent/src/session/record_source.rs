@@ -4,6 +4,7 @@
 //! programs.
 
 use std::{
+    collections::BTreeMap,
     os::fd::{BorrowedFd, OwnedFd},
     path::Path,
     time::Duration,
@@ -102,6 +103,11 @@ pub(crate) trait RecordSource {
 
     /// Ledgers of threads that are still alive, after all other records.
     fn last_ledgers(&mut self) -> Vec<Ledger>;
+
+    /// Samples of busy-waiting by library, without zeros.
+    fn spun(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 
     /// Health counters.
     fn health(&self, cost: AgentCost) -> Health;

@@ -30,7 +30,10 @@ pub mod visit;
 pub mod waker;
 
 pub use account::{ACCOUNTS, Account};
-pub use activity::{ACTIVITIES, Activity, Beside, SAMPLES_PER_S, SPIN_RANGES, SPINNERS, Samples, SpinCode};
+pub use activity::{
+    ACTIVITIES, Activity, Beside, COMPUTES, PAUSE_WORDS, SAMPLES_PER_S, SPIN_LIBRARIES, SPIN_RANGES,
+    SPINNERS, Samples, SpinCode, has_pause,
+};
 pub use call::{
     CALLS, CALLS_32, NO_SYSCALL, SYSCALLS, UNKNOWN_CALL, kept_since, last_blocked_in, name as call_name,
     waits_in,

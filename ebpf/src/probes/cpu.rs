@@ -2,18 +2,21 @@
 //!
 //! Hook: the software event cpu-clock of the observed program's threads, or of all CPUs. Yields counts by
 //! activity beside the thread's ledger, which edges carry. The saved syscall number distinguishes page faults
-//! from system calls, and the address of the code identifies busy-waiting libraries (libgomp), so no stack is
-//! walked. It charges no time: the shares of the samples estimate how account `cpu` is composed.
+//! from system calls. The address of the code identifies libraries that busy-wait (libgomp), and in those that
+//! compute as well (ONNX Runtime) the instructions there tell which of both it was; no stack is walked. It charges no time: the shares of the samples estimate how account `cpu` is composed.
 
 use aya_ebpf::{
-    bindings::bpf_pidns_info, helpers::generated::bpf_get_ns_current_pid_tgid, macros::perf_event,
+    bindings::bpf_pidns_info,
+    helpers::generated::{bpf_get_ns_current_pid_tgid, bpf_probe_read_user},
+    macros::perf_event,
     programs::PerfEventContext,
 };
-use guestscope_contract::{Activity, Counter, SPIN_RANGES};
+use guestscope_contract::{Activity, COMPUTES, Counter, PAUSE_WORDS, SPIN_RANGES, has_pause};
 
 use crate::{
     emit,
-    maps::{BESIDE, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SPIN_CODE},
+    maps::{BESIDE, IS_ARM64, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SPIN_CODE, SPUN},
+    memory::add,
     process, registers,
     task::Current,
 };
@@ -60,16 +63,36 @@ fn in_program(address: u64) -> Activity {
     }
     // SAFETY: the value is read at once; entries are written as a whole, and a torn one would cost one
     // sample.
-    if let Some(code) = unsafe { SPIN_CODE.get(numbers.tgid) } {
-        let mut range = 0;
-        while range < SPIN_RANGES {
-            if address >= code[range][0] && address < code[range][1] {
-                return Activity::Spin;
-            }
-            range += 1;
+    let Some(code) = (unsafe { SPIN_CODE.get(numbers.tgid) }) else { return Activity::User };
+    let (mut range, mut library) = (0, None);
+    while range < SPIN_RANGES {
+        let [start, end, number] = code[range];
+        if address >= start && address < end {
+            library = Some(number);
         }
+        range += 1;
     }
-    Activity::User
+    match library {
+        Some(library) if library & COMPUTES == 0 || is_beside_a_pause(address) => {
+            if let Some(spun) = SPUN.get_ptr_mut(library as u32) {
+                // SAFETY: an aligned word of a map value.
+                unsafe { add(spun, 1) };
+            }
+            Activity::Spin
+        }
+        Some(_) | None => Activity::User,
+    }
+}
+
+/// Whether the interrupted code waits in a loop. It was just executed, so it can be read here.
+#[inline(always)]
+fn is_beside_a_pause(address: u64) -> bool {
+    let mut code = [0_u64; PAUSE_WORDS];
+    let bytes = size_of_val(&code) as u32;
+    let from = address.wrapping_sub(u64::from(bytes / 2));
+    // SAFETY: the array lives across the call, and its size is said; the BPF helper checks the address.
+    let failed = unsafe { bpf_probe_read_user(code.as_mut_ptr().cast(), bytes, from as *const _) };
+    failed == 0 && has_pause(&code, IS_ARM64.load() != 0)
 }
 
 /// The entry code of exceptions overwrites the number that the entry code of system calls saved.

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use aya::{
     EbpfLoader,
-    maps::{HashMap, MapData},
+    maps::{Array, HashMap, MapData},
 };
 use guestscope_contract::SpinCode;
 
@@ -51,6 +51,12 @@ impl Loaded {
             // Most processes have no such code.
             let _ = map.remove(&pid);
         }
+    }
+
+    /// Samples of busy-waiting so far by the number of the library, over all processes.
+    pub fn spun(&self) -> Vec<u64> {
+        let map = self.ebpf.map("SPUN").and_then(|map| Array::<_, u64>::try_from(map).ok());
+        map.map_or_else(Vec::new, |map| map.iter().map(|samples| samples.unwrap_or(0)).collect())
     }
 
     fn spin_code(&mut self) -> Option<HashMap<&mut MapData, u32, SpinCode>> {
