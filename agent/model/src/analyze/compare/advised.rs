@@ -1,21 +1,27 @@
 //! What to do about a difference, and on which finding the advice rests.
 //!
-//! Yields [`Advised`]: for the cause that explains most of the time, and for an increase of migrations
-//! between caches, whose cost is part of `cpu`. No advice where an emulator executed the guest's
-//! instructions.
+//! Yields [`Advised`]: for the causes that explain much of the time, the largest first, and for an increase of
+//! migrations between caches, whose cost is part of `cpu`, where they may cost enough. No advice where an
+//! emulator executed the guest's instructions.
+
+use guestscope_contract::Account;
 
 use super::{
-    CountChange,
+    CountChange, Decomposition,
     compared::{Compared, Side},
 };
 use crate::analyze::{
     advice::{self, Advice},
     cause::Cause,
+    moves,
 };
-use crate::phase::Metric;
 
-/// Moves after which a cache is cold. To another hardware thread of its core a thread takes its caches along.
-const COLD: [Metric; 3] = [Metric::MigrateLlc, Metric::MigrateNode, Metric::MigrateRemote];
+/// Share of a difference from which on a cause gets advice; the largest one always does.
+const WORTH: f64 = 0.25;
+/// Causes that are advised on.
+const MOST: usize = 3;
+/// Share of a wait for io_uring from which on I/Os of devices are what it was for.
+const OF_DEVICES: f64 = 0.5;
 
 /// Advice on a difference.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,19 +41,36 @@ impl Compared {
         if self.is_emulated(baseline) {
             return Vec::new();
         }
-        let first = explained.first().map(|first| (first.cause.name(), Vec::new()));
+        let total = explained.difference_ns.value;
+        let rank = |(index, share): (usize, f64)| index == 0 && share > 0.0 || share >= WORTH;
+        let worth = explained.causes.iter().enumerate();
+        let worth = worth.filter(|(index, one)| rank((*index, one.difference_ns.value / total)));
+        let causes = worth.take(MOST).map(|(_, one)| one.cause);
+        let of_cause = |cause: Cause| {
+            let limit = self.limited(cause).and_then(|difference| self.hit_of(difference));
+            let advice = limit.and_then(advice::for_limit);
+            let advice = advice.or_else(|| advice::for_cause(self.key(cause, explained)))?;
+            Some(Advised { cause: cause.name(), counts: Vec::new(), advice })
+        };
+        let mut advised: Vec<Advised<'_>> = causes.filter_map(of_cause).collect();
         // Counts are of all requests, and say nothing about the slowest.
-        let moves = if quantile.is_none() { self.moves() } else { Vec::new() };
-        let moves = (!moves.is_empty()).then_some(("migration", moves));
-        let of_limit = |name: &str| {
-            let cause = Cause::all().find(|cause| cause.name() == name)?;
-            advice::for_limit(self.hit_of(self.limited(cause)?)?)
+        let counts = if quantile.is_none() { self.moves() } else { Vec::new() };
+        if let Some(advice) = advice::for_cause("migration").filter(|_| !counts.is_empty()) {
+            advised.push(Advised { cause: "migration", counts, advice });
+        }
+        advised
+    }
+
+    /// The key of the advice on a cause: a thread that waits in `poll` may wait for its own I/Os, which devices
+    /// have and no wait for a device shows.
+    fn key(&self, cause: Cause, explained: &Decomposition) -> &'static str {
+        let more_ns = |account: Account| {
+            explained.cause(Cause::Account(account)).map_or(0.0, |one| one.difference_ns.value)
         };
-        let advised = |(cause, counts)| {
-            let advice = of_limit(cause).or_else(|| advice::for_cause(cause))?;
-            Some(Advised { cause, counts, advice })
-        };
-        first.into_iter().chain(moves).filter_map(advised).collect()
+        let waited_ns = more_ns(Account::BlockIo) + more_ns(Account::Fault);
+        let (poll_ns, in_flight_ns) = (more_ns(Account::Poll), self.device_ns - waited_ns);
+        let is_own = cause == Cause::Account(Account::Poll) && in_flight_ns / poll_ns >= OF_DEVICES;
+        if is_own { advice::IN_FLIGHT } else { cause.name() }
     }
 
     /// Runs of either side were emulated.
@@ -56,12 +79,16 @@ impl Compared {
     }
 
     /// Moves to cold caches of which the slower side surely has more, unless it has fewer of all kinds
-    /// together: then only the kind of move changed.
+    /// together: then only the kind of move changed. Nothing where they cannot have cost much.
     fn moves(&self) -> Vec<&CountChange> {
         let slower = self.mean.difference_ns.value.signum();
-        let cold = || self.counts.iter().filter(|change| COLD.contains(&change.metric));
+        let cold = || self.counts.iter().filter(|change| moves::COLD.contains(&change.metric));
         let more: f64 = cold().map(|change| change.difference.value * slower).sum();
         let rises = |change: &&CountChange| change.is_sure() && change.difference.value * slower > 0.0;
-        if more > 0.0 { cold().filter(rises).collect() } else { Vec::new() }
+        let rising = || cold().filter(rises);
+        let price = |change: &CountChange| change.difference.value.abs() * moves::price_ns(change.metric);
+        let at_most_ns: f64 = rising().map(price).sum();
+        let is_much = at_most_ns >= self.mean.difference_ns.value.abs() * moves::WORTH;
+        if more > 0.0 && is_much { rising().collect() } else { Vec::new() }
     }
 }

@@ -70,6 +70,8 @@ pub struct Compared {
     pub costs: Vec<Cost>,
     /// Events per request.
     pub counts: Vec<CountChange>,
+    /// How much more time I/Os spent in queues of devices and in devices, ns per request.
+    pub device_ns: f64,
     /// Quantile by quantile.
     pub curve: Vec<CurvePoint>,
     /// Limits that differ from the baseline's.

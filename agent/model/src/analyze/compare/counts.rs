@@ -48,6 +48,9 @@ pub struct Cost {
     pub by_price_ns: f64,
 }
 
+/// Events in all runs of a side without which its price is chance, as the scatter of ten is a third.
+const FEW: f64 = 10.0;
+
 /// Factor: a side with less than one event per request, and this many times fewer than the other, has no
 /// sound price.
 const RARE: f64 = 100.0;
@@ -147,14 +150,22 @@ pub(super) fn changes(
         .collect()
 }
 
-/// Number and price of what a cause is made of, if something counts it.
-pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> {
+/// Number and price of what a cause is made of, if something counts it, in so many requests of the baseline and
+/// of the platform. Nothing where a side has some events and fewer than [`FEW`], or where the difference may be
+/// none.
+pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange], requests: [u64; 2]) -> Option<Cost> {
     let events = events(of_cause.cause);
     let sum = |of: fn(&CountChange) -> f64| -> f64 {
         changes.iter().filter(|change| events.contains(&change.metric)).map(of).sum()
     };
     let (baseline_count, count) = (sum(|change| change.baseline), sum(|change| change.value));
     let value_ns = of_cause.baseline_ns + of_cause.difference_ns.value;
+    let is_few = |count: f64, requests: u64| count > 0.0 && count * (requests as f64) < FEW;
+    let OfCause { difference_ns: difference, .. } = of_cause;
+    let may_be_none = difference.low.is_some() && !difference.excludes(0.0);
+    if may_be_none || is_few(baseline_count, requests[0]) || is_few(count, requests[1]) {
+        return None;
+    }
     // Time without events has another origin, and no price per event.
     let is_uncounted = |ns: f64, count: f64| count <= 0.0 && ns.abs() >= 1.0;
     if events.is_empty()
@@ -192,6 +203,10 @@ pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange]) -> Option<Cost> 
 }
 
 /// The costs of all causes of a difference, in its order.
-pub(super) fn costs(decomposition: &Decomposition, changes: &[CountChange]) -> Vec<Cost> {
-    decomposition.causes.iter().filter_map(|of_cause| cost(of_cause, changes)).collect()
+pub(super) fn costs(
+    decomposition: &Decomposition,
+    changes: &[CountChange],
+    requests: [u64; 2],
+) -> Vec<Cost> {
+    decomposition.causes.iter().filter_map(|of_cause| cost(of_cause, changes, requests)).collect()
 }

@@ -109,16 +109,19 @@ fn against(baseline: &Platform, platform: &Platform, verdicts: Verdicts, fold: O
     let sampled = baseline.is_sampled() && platform.is_sampled();
     let mean = Decomposition::of(&whole(baseline), &whole(platform), sampled);
     let counts = counts::changes(&baseline.digests(), &platform.digests(), fold);
+    let requests = [baseline, platform].map(Platform::requests);
+    let device_ns = [baseline, platform].map(Platform::device_ns);
     Compared {
         side: platform.side(),
         judged: verdicts.judged.into_iter().map(check).collect(),
         overall: verdicts.overall,
         interleaved: took_turns(baseline, platform),
         // Folded accounts hold what no event counted.
-        costs: if fold.is_some() { Vec::new() } else { counts::costs(&mean, &counts) },
+        costs: if fold.is_some() { Vec::new() } else { counts::costs(&mean, &counts, requests) },
         mean,
         tail: tail(baseline, platform, sampled),
         counts,
+        device_ns: device_ns[1] - device_ns[0],
         curve: curve(baseline, platform),
         limits: LimitDifference::all(&baseline.limits, &platform.limits),
     }

@@ -9,6 +9,7 @@ use super::{
     verdict::ENOUGH_RUNS,
     welch::{Difference, mean},
 };
+use crate::phase::Metric as Counted;
 
 /// Drift: from here on a certain change between the first and last third of a platform's runs counts.
 pub(super) const DRIFT: f64 = 0.05;
@@ -58,6 +59,21 @@ impl Platform {
 
     pub(super) fn digests(&self) -> Vec<&GroupDigest> {
         self.runs.iter().map(|run| &run.requests).collect()
+    }
+
+    /// Requests of all runs.
+    pub(super) fn requests(&self) -> u64 {
+        self.runs.iter().map(|run| run.requests.latencies_ns.len() as u64).sum()
+    }
+
+    /// Time that I/Os spent in queues of devices and in devices, ns per request; it sums over those that ran at
+    /// the same time.
+    pub(super) fn device_ns(&self) -> f64 {
+        let of = |run: &Run| {
+            let time = |metric: Counted| run.requests.counts[metric as usize];
+            time(Counted::BlockQueue) + time(Counted::BlockDevice)
+        };
+        mean(&self.runs.iter().map(of).collect::<Vec<f64>>())
     }
 
     /// Requests of the run that has fewest.

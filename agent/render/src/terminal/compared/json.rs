@@ -297,8 +297,10 @@ fn platform_json<'a>(one: &'a OnePlatform, baseline: &Side) -> PlatformJson<'a> 
         text: advice.text,
         source: advice.source,
     };
-    let (further_advice, mut advice): (Vec<_>, Vec<_>) =
-        one.advised(baseline).into_iter().map(advised).partition(|advice| !advice.counts.is_empty());
+    let mut advice: Vec<AdviceJson> = one.advised(baseline).into_iter().map(advised).collect();
+    // The first is that on the first cause; moves are counted, and of no cause alone.
+    let further_advice =
+        advice.split_off(usize::from(advice.first().is_some_and(|one| one.counts.is_empty())));
     PlatformJson {
         side: (&one.side).into(),
         overall: one.overall.name(),

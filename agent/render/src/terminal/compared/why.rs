@@ -6,6 +6,7 @@ use crate::analyze::{
         Advised, Compared as OnePlatform, Comparison, Cost, CountChange, Decomposition, Interval,
         LimitDifference, OfCause, Overall, Part, TailDifference,
     },
+    moves,
 };
 use crate::{
     limits::Kind,
@@ -137,7 +138,12 @@ fn advice_words(Advised { counts, advice, cause: _ }: &Advised<'_>) -> String {
     let evidence = if evidence.is_empty() {
         String::new()
     } else {
-        format!("Threads moved away from their caches, {} per request. ", evidence.join(", "))
+        let price = |change: &&CountChange| change.difference.value.abs() * moves::price_ns(change.metric);
+        let at_most: f64 = counts.iter().map(price).sum();
+        let (counts, at_most) = (evidence.join(", "), mean_duration(at_most));
+        format!(
+            "Threads moved away from their caches, {counts} per request, at a price of at most {at_most}. "
+        )
     };
     format!("{evidence}{} ({})", advice.text, advice.source)
 }

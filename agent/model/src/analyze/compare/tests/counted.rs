@@ -10,23 +10,36 @@ use rstest::rstest;
 
 use super::*;
 use crate::{
-    analyze::samples::{Sample as Made, Step},
-    phase::{COUNTS, Counts, Metric as Counted},
+    analyze::{
+        advice,
+        samples::{Sample as Made, Step},
+    },
+    phase::{COUNTS, Counts, Metric as Counted, Request},
 };
 
-/// Five runs of 40 requests, each `cpu_ms` long, with these counts.
-fn platform(label: &str, cpu_ms: u64, counts: &Counts) -> Platform {
+/// Five runs of 40 requests, each made for its run and number.
+fn of_requests(label: &str, make: impl Fn(u64, u64) -> Request) -> Platform {
     let run = |run: u64| {
-        let requests = (0..40).map(|number: u64| {
-            let steps = vec![Step::Spend(Account::Cpu, cpu_ms * 1_000_000 + run * 1_000 + number)];
-            let mut request = Made::new(number, number * 1_000_000_000, steps).build();
-            request.phases[0].counts = *counts;
-            Ok::<_, Infallible>(request)
-        });
+        let requests = (0..40).map(|number: u64| Ok::<_, Infallible>(make(run, number)));
         let digest = RunDigest::read(requests, 1_000, Warmup::Requests(0)).unwrap();
         Run { start_ns: run, is_emulated: false, requests: digest.groups.into_iter().next().unwrap() }
     };
     Platform { label: label.to_owned(), runs: (0..5).map(run).collect(), limits: Vec::new() }
+}
+
+/// A request that spends so much.
+fn spending(run: u64, number: u64, times: impl IntoIterator<Item = (Account, u64)>) -> Request {
+    let spend = |(account, ms)| Step::Spend(account, ms * 1_000_000 + run * 1_000 + number);
+    Made::new(number, number * 1_000_000_000, times.into_iter().map(spend).collect()).build()
+}
+
+/// Requests, each `cpu_ms` long, with these counts.
+fn platform(label: &str, cpu_ms: u64, counts: &Counts) -> Platform {
+    of_requests(label, |run, number| {
+        let mut request = spending(run, number, [(Account::Cpu, cpu_ms)]);
+        request.phases[0].counts = *counts;
+        request
+    })
 }
 
 fn against(first: &Platform, second: Platform, fold: Option<Common>) -> Comparison {
@@ -98,6 +111,8 @@ fn moves(llc: u64, node: u64) -> Counts {
 #[case::the_slower_baseline_had_more(moves(1, 4), moves(1, 0), 45, &[Counted::MigrateNode])]
 #[case::fewer(moves(1, 4), moves(1, 0), 55, &[])]
 #[case::other_kinds(moves(8, 0), moves(0, 4), 55, &[])]
+#[case::too_few_for_so_much(moves(0, 0), moves(4, 0), 55, &[])]
+#[case::enough_for_so_little(moves(0, 0), moves(8, 0), 55, &[Counted::MigrateLlc])]
 #[case::within_a_core(moves(0, 0), Counts { migrate_smt: 9, ..Counts::default() }, 55, &[])]
 fn moves_to_cold_caches_bring_advice(
     #[case] baseline: Counts,
@@ -112,6 +127,43 @@ fn moves_to_cold_caches_bring_advice(
         advised.iter().skip(1).flat_map(|one| &one.counts).map(|change| change.metric).collect();
     assert_eq!(names, expected);
     assert!(advised.iter().skip(1).all(|one| one.cause == "migration"), "{advised:?}");
+}
+
+/// Reads that the thread asked for by io_uring are waited for in `poll`.
+#[rstest]
+#[case::of_devices(9, advice::IN_FLIGHT)]
+#[case::of_somebody_else(0, "poll")]
+#[case::mostly_of_somebody_else(3, "poll")]
+fn advice_on_poll_depends_on_what_devices_had(#[case] device_ms: u64, #[case] expected: &str) {
+    let make = |label: &str, poll_ms: u64, device_ms: u64| {
+        of_requests(label, |run, number| {
+            let mut request = spending(run, number, [(Account::Poll, poll_ms)]);
+            request.phases[0].counts.block_device_ns = device_ms * 1_000_000;
+            request
+        })
+    };
+    let comparison = against(&make("a", 5, 0), make("b", 15, device_ms), None);
+    let advised = comparison.platforms[0].advised(&comparison.baseline);
+    let advice: Vec<_> = advised.iter().map(|one| Some(one.advice.clone())).collect();
+    assert_eq!(advice, [advice::for_cause(expected)]);
+}
+
+/// Each cause with a quarter of the difference gets its advice, by its share.
+#[rstest]
+#[case::one([20, 1, 1], &["lock"])]
+#[case::two([6, 10, 1], &["block_io", "lock"])]
+#[case::three([7, 6, 8], &["net", "lock", "block_io"])]
+#[case::first_of_many([3, 2, 2], &["lock", "block_io", "net"])]
+fn causes_are_advised_on_by_their_shares(#[case] more_ms: [u64; 3], #[case] expected: &[&str]) {
+    let make = |label: &str, more_ms: [u64; 3]| {
+        of_requests(label, |run, number| {
+            let accounts = [Account::Lock, Account::BlockIo, Account::Net];
+            spending(run, number, accounts.into_iter().zip(more_ms.map(|ms| 5 + ms)))
+        })
+    };
+    let comparison = against(&make("a", [0; 3]), make("b", more_ms), None);
+    let advised = comparison.platforms[0].advised(&comparison.baseline);
+    assert_eq!(advised.iter().map(|one| one.cause).collect::<Vec<_>>(), expected);
 }
 
 #[test]
