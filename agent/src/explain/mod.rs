@@ -16,6 +16,7 @@ use crate::{
     analyze::{
         SLOWEST,
         explain::{Explanation, NotCounted, Numbers, Wanted},
+        spinners,
     },
     folder::{self, Folder, Manifest, State, TornEnd},
     health::Fidelity,
@@ -102,6 +103,9 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
         });
     }
     explanation.circle.agent_pid = folder.manifest().agent_pid;
+    // Names of libraries that this program does not know are left out.
+    let samples = |name: &'static str| Some((name, *folder.manifest().spun.get(name)?));
+    explanation.circle.spun = spinners::names().filter_map(samples).collect();
     let has_waits = evidence(&folder, &mut explanation, &mut notes);
     let facts = facts(&folder, &explanation, arguments, has_waits, notes);
     let text = if arguments.json {

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
+use super::spinners::{self, Spinner};
 use crate::limits::{Kind, Limit};
 
 /// The table, as the build script wrote it.
@@ -19,6 +20,16 @@ pub const HELD_BACK: &str = "block_io.held_back";
 pub const ADDRESS_SPACE: &str = "address_space";
 /// Key of the advice on phases whose thread did other work while they were suspended.
 pub const HELD_UP: &str = "suspended.held";
+/// Key of the advice on other waits that were all too short to be recorded.
+pub const UNSEEN: &str = "other.unseen";
+/// Key of the advice on waits for sockets of which the way took much.
+pub const ON_THE_WAY: &str = "net.way";
+/// Key of the advice on moves between caches.
+pub const MIGRATION: &str = "migration";
+/// Key of the advice on busy-waiting of the request's own threads, where the library is known.
+pub const SPINNING: &str = "cpu.spin.known";
+/// Key of the advice on waits for a CPU that the process's own threads had to busy-wait.
+pub const OWN_SPINNING: &str = "runq.own.spinning";
 /// Key for all accounts of helpers without a separate entry.
 const ANY_HELPER: &str = "helper.*";
 /// How a source begins in the table, and the text that replaces it.
@@ -33,6 +44,16 @@ const STUDIES: [(&str, &str); 4] = [
 const MASK: &str = "limit.mask";
 /// Replaced by the file and the group that have a limit.
 const PLACE: &str = "{place}";
+/// Replaced by the libraries that busy-wait, and what stops them.
+const SPINNER: &str = "{spinner}";
+/// A second library is told from this part of the first one's samples on.
+const ALSO: f64 = 0.25;
+/// Words on a limit in both versions of control groups, in the second one, and in the first one.
+const VERSIONS: [[&str; 3]; 3] = [
+    ["cpu.max, or cpu.cfs_quota_us in version 1", "cpu.max", "cpu.cfs_quota_us"],
+    ["memory.max; version 1: memory.limit_in_bytes", "memory.max", "memory.limit_in_bytes"],
+    ["io.max, in version 1 blkio.throttle", "io.max", "blkio.throttle"],
+];
 
 /// Parsed once. The text is part of the program and its test reads it: an error cannot get here.
 static TABLE: LazyLock<BTreeMap<String, Advice>> = LazyLock::new(|| parse(TEXT).unwrap_or_default());
@@ -59,6 +80,54 @@ pub fn for_limit(limit: &Limit) -> Option<Advice> {
     let advice = TABLE.get(if is_mask { MASK } else { limit.kind.name() })?;
     let place = format!("{} of {}", limit.file, limit.group);
     Some(Advice { text: advice.text.replace(PLACE, &place), source: advice.source.clone() })
+}
+
+/// Returns the advice on busy-waiting in these libraries, by their samples; none if no library is known.
+pub fn for_spinning(key: &str, spun: &[(&'static str, u64)]) -> Option<Advice> {
+    let mut known: Vec<(u64, &'static str, &'static Spinner)> =
+        spun.iter().filter_map(|&(name, samples)| Some((samples, name, spinners::by_name(name)?))).collect();
+    known.sort_by_key(|&(samples, name, _)| (std::cmp::Reverse(samples), name));
+    let &(most, _, first) = known.first().filter(|first| first.0 > 0)?;
+    known.retain(|&(samples, ..)| samples as f64 >= most as f64 * ALSO);
+    let words = |(_, name, one): &(u64, &str, &Spinner)| {
+        format!("{} ({name}) spins while it waits for {}; {}", one.what, one.waits_for, one.stop)
+    };
+    let words = known.iter().take(2).map(words).collect::<Vec<_>>().join(". ");
+    let advice = TABLE.get(key)?;
+    Some(Advice { text: advice.text.replace(SPINNER, &words), source: first.source.clone() })
+}
+
+/// The two versions of control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// With a hierarchy for each controller.
+    First,
+    /// With one for all.
+    Second,
+}
+
+impl Version {
+    /// The version that has a file of this name; none if both have.
+    pub fn of_file(file: &str) -> Option<Self> {
+        let is_of = |names: &str| file.starts_with(names);
+        match () {
+            () if VERSIONS.iter().any(|[_, _, first]| is_of(first)) => Some(Self::First),
+            () if VERSIONS.iter().any(|[_, second, _]| is_of(second)) => Some(Self::Second),
+            () => None,
+        }
+    }
+}
+
+impl Advice {
+    /// The same in the words of one version of control groups alone.
+    #[must_use]
+    pub fn of_version(mut self, version: Version) -> Self {
+        for [both, second, first] in VERSIONS {
+            let one = if version == Version::First { first } else { second };
+            self.text = self.text.replace(both, one);
+        }
+        self
+    }
 }
 
 fn parse(text: &str) -> Result<BTreeMap<String, Advice>, String> {
@@ -99,16 +168,21 @@ mod tests {
     /// Keys by whose processes had the CPU.
     const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
     /// Those of what most waits of a cause were for.
-    const OF_WAITS: [&str; 4] = [IN_FLIGHT, HELD_BACK, HELD_UP, ADDRESS_SPACE];
+    const OF_WAITS: [&str; 6] = [IN_FLIGHT, HELD_BACK, HELD_UP, ADDRESS_SPACE, UNSEEN, ON_THE_WAY];
+    /// Those with libraries that busy-wait.
+    const OF_SPINNERS: [&str; 2] = [SPINNING, OWN_SPINNING];
 
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {
         let table = parse(TEXT).expect("the table is ours");
-        let of_counts = OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS).chain(OF_WAITS);
+        let of_counts =
+            OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS).chain(OF_WAITS).chain(OF_SPINNERS);
         let causes: Vec<&str> = Cause::all().map(Cause::name).chain(of_counts).collect();
         for cause in &causes {
             assert!(for_cause(cause).is_some(), "no advice for {cause}");
             let has_place = for_cause(cause).is_some_and(|advice| advice.text.contains(PLACE));
+            let has_spinner = for_cause(cause).is_some_and(|advice| advice.text.contains(SPINNER));
+            assert_eq!(has_spinner, OF_SPINNERS.contains(cause), "{cause}");
             assert_eq!(has_place, OF_LIMITS.contains(cause) && *cause != MASK, "{cause}");
         }
         let unknown: Vec<&String> =
@@ -145,6 +219,55 @@ mod tests {
         let limit = Limit { kind, file: file.to_owned(), group: group.to_owned(), ..Limit::default() };
         let text = for_limit(&limit).map(|advice| advice.text).unwrap_or_default();
         assert!(text.contains(expected) && !text.contains('{'), "{text}");
+    }
+
+    #[rstest]
+    #[case::one(&[("libgomp", 9)], &["GCC's OpenMP (libgomp) spins while it waits for partners", "GOMP_SPINCOUNT=0"], "libonnxruntime")]
+    #[case::the_most(&[("libgomp", 9), ("libonnxruntime", 90)], &["ONNX Runtime's pool (libonnxruntime)", "allow_spinning to 0"], "libgomp")]
+    #[case::two(&[("libgomp", 30), ("libonnxruntime", 90)], &["allow_spinning to 0", "GOMP_SPINCOUNT=0"], "{")]
+    #[case::the_driver(&[("libcuda", 5)], &["NVIDIA's driver (libcuda) spins while it waits for the GPU"], "libgomp")]
+    fn who_busy_waits_is_told_with_what_stops_it(
+        #[case] spun: &[(&'static str, u64)],
+        #[case] expected: &[&str],
+        #[case] absent: &str,
+    ) {
+        for key in OF_SPINNERS {
+            let Advice { text, source } = for_spinning(key, spun).expect("it is known");
+            assert!(expected.iter().all(|words| text.contains(words)) && !text.contains(absent), "{text}");
+            assert!(!source.is_empty() && text.ends_with('.') && text.len() < 500, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_of_libraries_that_are_not_known() {
+        assert_eq!(for_spinning(SPINNING, &[]), None);
+        assert_eq!(for_spinning(SPINNING, &[("libgomp", 0), ("libc", 9)]), None);
+    }
+
+    /// A limit is called as in the version of control groups that has it.
+    #[rstest]
+    #[case("throttled", "raise it (cpu.max)", "raise it (cpu.cfs_quota_us)")]
+    #[case("helper.throttled", "quota (cpu.max)", "quota (cpu.cfs_quota_us)")]
+    #[case("fault", "(memory.max)", "(memory.limit_in_bytes)")]
+    #[case(HELD_BACK, "(io.max)", "(blkio.throttle)")]
+    fn versions_of_control_groups(#[case] cause: &str, #[case] second: &str, #[case] first: &str) {
+        let both = for_cause(cause).expect("there is some");
+        assert!(both.text.contains("version 1"), "{}", both.text);
+        for (version, words) in [(Version::First, first), (Version::Second, second)] {
+            let text = both.clone().of_version(version).text;
+            assert!(text.contains(words) && !text.contains("version 1"), "{text}");
+        }
+    }
+
+    #[rstest]
+    #[case("cpu.cfs_quota_us", Some(Version::First))]
+    #[case("memory.limit_in_bytes", Some(Version::First))]
+    #[case("blkio.throttle.read_bps_device", Some(Version::First))]
+    #[case("cpu.max", Some(Version::Second))]
+    #[case("io.max", Some(Version::Second))]
+    #[case("cpuset.cpus", None)]
+    fn files_tell_the_version(#[case] file: &str, #[case] expected: Option<Version>) {
+        assert_eq!(Version::of_file(file), expected);
     }
 
     #[test]

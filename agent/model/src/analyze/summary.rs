@@ -225,9 +225,9 @@ pub(super) fn excesses(
     typical: &Typical,
 ) -> impl Iterator<Item = (PlaceId, Cause, i64)> {
     let nothing = Split::default();
-    let parts = typical.own.iter().flat_map(move |&(place, usual)| {
+    let parts = typical.places().flat_map(move |(place, usual, shares)| {
         let own = own.get(&place).unwrap_or(&nothing);
-        own.excess(&usual).map(move |(cause, excess_ns)| (place, cause, excess_ns))
+        own.excess(&usual, shares).map(move |(cause, excess_ns)| (place, cause, excess_ns))
     });
     parts.filter(|&(_, _, excess_ns)| excess_ns != 0)
 }

@@ -3,12 +3,14 @@
 //! Yields [`Typical`]: the mean over the middle half, rounded so that the parts add up exactly. It needs only
 //! sums: the first reading has determined which requests are in the middle half.
 
+use guestscope_contract::Account;
+
 use crate::phase::Request;
 
 use super::{
-    cause::{CAUSES, Cause},
+    cause::{CAUSES, Cause, Overlay},
     quantiles::{Band, MiddleHalf, Quantiles},
-    split::{Split, Sums},
+    split::{DEVIATIONS, SAMPLE_NS, Shares, Split, Sums},
     tally::{GroupTally, request_split},
     tree::{Leaves, OTHER, PlaceId, ROOT, Tree, latency_ns},
     verdict::TailVerdict,
@@ -44,6 +46,12 @@ pub(super) struct Middle {
     places: Vec<MiddleSums>,
     /// Own time by place over the requests in the middle half.
     own: Vec<Sums>,
+    /// Latency above which requests are slow, if there are enough.
+    slow_above_ns: Option<u64>,
+    /// Number of slow requests.
+    slow: u64,
+    /// Their own time by place.
+    own_slow: Vec<Sums>,
 }
 
 impl Middle {
@@ -51,7 +59,9 @@ impl Middle {
         let mut places: Vec<MiddleSums> =
             first.rows.iter().map(|row| MiddleSums::new(row.durations.middle_half())).collect();
         places[ROOT] = MiddleSums::new(first.latency.middle_half());
-        Self { own: vec![Sums::default(); places.len()], places }
+        let own = vec![Sums::default(); places.len()];
+        let slow_above_ns = first.latency.quantiles().p90_ns;
+        Self { own_slow: own.clone(), own, places, slow_above_ns, slow: 0 }
     }
 
     pub(super) fn add(&mut self, first: &GroupTally, request: &Request) {
@@ -59,9 +69,14 @@ impl Middle {
         for (phase, &place) in request.phases.iter().zip(&located.places).skip(1) {
             self.places[place].add(phase.duration_ns, || Split::of(phase));
         }
-        if self.places[ROOT].add(latency_ns(request), || request_split(request)) {
+        let latency_ns = latency_ns(request);
+        let is_middle = self.places[ROOT].add(latency_ns, || request_split(request));
+        let is_slow = self.slow_above_ns.is_some_and(|above_ns| latency_ns > above_ns);
+        self.slow += u64::from(is_slow);
+        if is_middle || is_slow {
+            let sums = if is_middle { &mut self.own } else { &mut self.own_slow };
             for (place, split) in Leaves::of(request, &located).own {
-                self.own[place].add(&split);
+                sums[place].add(&split);
             }
         }
     }
@@ -91,7 +106,37 @@ impl Middle {
         let standards =
             quantiles.into_iter().zip(by_place).map(|(quantiles, typical)| Standard { quantiles, typical });
         let half = self.places[ROOT].half;
-        Typical { requests, latency_ns: whole.total_ns() as u64, half, own, standards: standards.collect() }
+        let shares = own.iter().map(|&(place, _)| self.shares(place)).collect();
+        Typical {
+            shares,
+            requests,
+            latency_ns: whole.total_ns() as u64,
+            half,
+            own,
+            standards: standards.collect(),
+        }
+    }
+}
+
+impl Middle {
+    /// How much of the CPU time that the slow requests have more than typical ones the samples of all of them
+    /// together attribute. The sum of many small numbers of samples tells more than each of them.
+    fn shares(&self, place: PlaceId) -> Shares {
+        let (slow, usual) = (&self.own_slow[place], &self.own[place]);
+        let of_one = 1.0 / self.places[ROOT].count.max(1) as f64;
+        let times = self.slow as f64 * of_one;
+        let cpu = |sums: &Sums| sums.get(Cause::Account(Account::Cpu)) as f64 - sums.steal as f64;
+        let more_ns = cpu(slow) - cpu(usual) * times;
+        let share = |overlay: Overlay| {
+            let samples = |sums: &Sums| sums.sampled[overlay as usize] as f64 / SAMPLE_NS as f64;
+            let more = samples(slow) - samples(usual) * times;
+            // The typical requests scatter as well.
+            let apart = DEVIATIONS * (samples(slow) + samples(usual) * times * times).sqrt();
+            if more > apart && more_ns > 0.0 { more * SAMPLE_NS as f64 / more_ns } else { 0.0 }
+        };
+        let shares = Overlay::ALL.map(share);
+        let all: f64 = shares.iter().sum();
+        shares.map(|share| share / all.max(1.0))
     }
 }
 
@@ -139,7 +184,7 @@ impl Standard {
 }
 
 fn largest_excess(split: &Split, typical: &Split) -> Option<Cause> {
-    let excesses = split.excess(typical).map(|(cause, excess)| (excess, cause));
+    let excesses = split.excess(typical, &Shares::default()).map(|(cause, excess)| (excess, cause));
     let (excess, cause) = excesses.max_by_key(|&(excess, cause)| (excess, std::cmp::Reverse(cause)))?;
     (excess > 0).then_some(cause)
 }
@@ -162,11 +207,18 @@ pub(super) struct Typical {
     pub(super) half: MiddleHalf,
     /// Own time by place, in the order of the rows, what lies outside phases last. Adds up to `latency_ns`.
     pub(super) own: Vec<(PlaceId, Split)>,
+    /// What slow requests together have of an excess of CPU time, in the order of `own`.
+    shares: Vec<Shares>,
     /// Values by place; the root's are those of whole requests.
     standards: Vec<Standard>,
 }
 
 impl Typical {
+    /// Each place with its own time, and what slow requests together have of an excess of CPU time there.
+    pub(super) fn places(&self) -> impl Iterator<Item = (PlaceId, Split, &Shares)> {
+        self.own.iter().zip(&self.shares).map(|(&(place, split), shares)| (place, split, shares))
+    }
+
     /// A place that the run never had, or one that stands for many names, is measured by nothing.
     pub(super) fn standard(&self, place: PlaceId) -> Option<&Standard> {
         self.standards.get(place).filter(|_| place != OTHER)

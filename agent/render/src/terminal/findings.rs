@@ -56,17 +56,23 @@ pub(super) fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicod
             let excess = percent(*excess_share);
             format!("nothing stands out: the slowest request is only {excess} over the typical one")
         }
-        Headline::Mixed { slowest: 1, excess_ns, .. } => {
+        Headline::Mixed { slowest: 1, causes, excess_ns, .. } if causes.iter().all(|one| one.1 == 0) => {
             format!("the one slow request has no main cause: {} over typical", difference(*excess_ns))
         }
         Headline::Mixed { slowest, causes, without, excess_ns } => {
+            // A cause that leads without being the main one of any of them.
+            let lead = match causes.first() {
+                Some((cause, 0)) => format!("no single cause, and most of it {}", cause.name()),
+                Some(_) | None => "no single cause".to_owned(),
+            };
+            let counts = causes.iter().filter(|(_, count)| *count > 0);
             let mut parts: Vec<String> =
-                causes.iter().map(|&(cause, count)| format!("{count} {}", verb(cause, count))).collect();
+                counts.map(|&(cause, count)| format!("{count} {}", verb(cause, count))).collect();
             if *without > 0 {
                 parts.push(format!("{without} without a main cause"));
             }
             let excess = difference(*excess_ns);
-            format!("no single cause: of the {slowest} slowest ({excess} over typical), {}", parts.join(", "))
+            format!("{lead}: of the {slowest} slowest ({excess} over typical), {}", parts.join(", "))
         }
         Headline::Cause { cause, dominated, slowest, excess_ns, of_cause_ns, path, of_path_ns } => {
             let over = over_typical(*cause, *of_cause_ns, *excess_ns);

@@ -203,10 +203,6 @@ pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange], requests: [u64; 
 }
 
 /// The costs of all causes of a difference, in its order.
-pub(super) fn costs(
-    decomposition: &Decomposition,
-    changes: &[CountChange],
-    requests: [u64; 2],
-) -> Vec<Cost> {
+pub(super) fn costs(decomposition: &Decomposition, changes: &[CountChange], requests: [u64; 2]) -> Vec<Cost> {
     decomposition.causes.iter().filter_map(|of_cause| cost(of_cause, changes, requests)).collect()
 }

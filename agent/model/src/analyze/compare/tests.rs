@@ -2,10 +2,15 @@
 
 mod counted;
 mod exact;
+mod priced;
 mod reference;
 mod simulated;
 
 use super::*;
+
+fn near(mine: f64, theirs: f64) {
+    assert!((mine - theirs).abs() <= 1e-6 * theirs.abs().max(1e3), "{mine} instead of {theirs}");
+}
 
 /// Requests of one phase, with these latencies; all of it on a CPU.
 fn group(latencies_ns: Vec<u64>) -> GroupDigest {

@@ -57,6 +57,8 @@ pub struct Case {
 pub struct CasePhase {
     /// Names from under the request, or [`super::super::OUTSIDE`].
     pub path: Vec<Untrusted>,
+    /// The typical request has this phase.
+    pub is_usual: bool,
     /// More than in a typical request, ns: the sum over `parts`, exactly.
     pub excess_ns: i64,
     /// Parts that are not zero, largest first.
@@ -166,7 +168,9 @@ impl Case {
             .map(|(place, mut parts)| {
                 parts.sort_by_key(|part| (std::cmp::Reverse(part.excess_ns), part.cause));
                 let excess_ns = parts.iter().map(|part| part.excess_ns).sum();
-                (place, CasePhase { path: tree.path(place), excess_ns, parts })
+                let usual = typical.own.iter().find(|(other, _)| *other == place);
+                let is_usual = usual.is_some_and(|(_, split)| split.total_ns() > 0);
+                (place, CasePhase { path: tree.path(place), is_usual, excess_ns, parts })
             })
             .collect();
         // Among equals in the order of the rows, which the order of reading does not change.

@@ -1,26 +1,27 @@
-//! The conclusion: which cause to look at first, and what to do about it.
+//! The conclusion: which causes to look at, in their order, and what to do about each.
 //!
-//! Yields [`Advised`]. Without a prominent cause there is no advice; each piece of advice names the finding
-//! that it rests on.
+//! Yields [`Advised`], and a [`Headline`] that begins with the same cause. The order is that of the causes'
+//! shares in what the requests above the 90th percentile took longer. Without a prominent cause there is no
+//! advice; each piece of advice names the finding that it rests on.
 
 use super::{
-    super::{Group, Headline, Span, advice, cause::Cause},
+    super::{Group, Headline, Span, advice, cause::Cause, cause::Overlay, moves},
     By, Case,
     culprit::Culprit,
     explained::Explained,
-    waits,
+    tail::TailCause,
     whose::{Circle, Whose},
 };
 use guestscope_contract::{Account, metrics::Metric};
 
-/// Share of the excess above the 90th percentile from which on a cause gets advice.
+/// Share of the excess from which on a cause gets advice; the largest one always does.
 const WORTH: f64 = 0.25;
+/// The same for a cause that the headline names.
+const WORTH_IF_NAMED: f64 = 0.05;
 /// More advice would hide what matters.
-const MOST: usize = 2;
+const MOST: usize = 4;
 /// An excess below the typical latency divided by this makes no request slow.
 const HARDLY_SLOWER: i64 = 10;
-/// Moves to another cache, beyond the usual, from which on they likely explain unexplained CPU time.
-const MOVES: f64 = 1.0;
 
 /// Why a cause is advised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +30,15 @@ pub enum Naming {
     Slowest,
     /// It explains much of the excess above the 90th percentile.
     Tail,
-    /// It explains most of the excess of the requested request, or of the slowest one where there are too
-    /// few.
+    /// It explains much of the excess of the requested request, or of the slow ones where there are too few.
     Case,
     /// Threads moved between caches more than usual while CPU time was what grew.
-    Counts,
+    Counts {
+        /// Moves beyond the usual, over the explained requests.
+        moves: u64,
+        /// What these cost at most, ns.
+        at_most_ns: u64,
+    },
     /// A limit was hit, though no request stands out.
     Limit,
 }
@@ -43,6 +48,8 @@ pub enum Naming {
 pub struct Advised {
     /// The cause, by the name in reports.
     pub cause: &'static str,
+    /// Whose processes had the CPU, where the advice depends on it.
+    pub group: Option<Whose>,
     /// The finding that the advice rests on.
     pub naming: Naming,
     /// The advice, with its source.
@@ -52,32 +59,73 @@ pub struct Advised {
 impl Explained {
     /// Advice on the causes of slow requests, most important first; `is_one`: one was asked for by number.
     pub fn advised(&self, group: &Group, is_one: bool, circle: &Circle) -> Vec<Advised> {
-        let mut causes: Vec<(Cause, Naming)> = Vec::new();
-        if is_one || matches!(group.headline, Headline::TooFew { .. }) {
-            let slowest = self.cases.first().filter(|case| is_slow(case, group));
-            causes.extend(slowest.and_then(leading).map(|cause| (cause, Naming::Case)));
-        } else {
-            if let Headline::Cause { cause, .. } = group.headline {
-                causes.push((cause, Naming::Slowest));
-            }
-            let is_slow = !matches!(group.headline, Headline::Alike { .. });
-            let of_tail = self.tails.first().filter(|_| is_slow).map_or(&[][..], |tail| &tail.causes);
-            let worth = of_tail.iter().filter(|one| one.share >= WORTH);
-            causes.extend(worth.map(|one| (one.cause, Naming::Tail)));
-        }
         let mut advised: Vec<Advised> = Vec::new();
-        for (cause, naming) in causes {
-            push(&mut advised, cause.name(), self.key(cause, circle), naming);
-            if cause == Cause::Account(Account::Cpu) && self.cases.iter().any(|case| moved(case) >= MOVES) {
-                push(&mut advised, "migration", "migration", Naming::Counts);
+        for (cause, naming) in self.worth(group, is_one) {
+            for (group, advice) in self.advice(cause, circle) {
+                advised.push(Advised { cause: cause.name(), group, naming, advice });
+            }
+            if cause == Cause::Account(Account::Cpu) {
+                advised.extend(self.advice_on_moves());
             }
         }
         advised.truncate(MOST);
         advised
     }
-}
 
-impl Explained {
+    /// Causes to advise on, by their shares.
+    fn worth(&self, group: &Group, is_one: bool) -> Vec<(Cause, Naming)> {
+        let slowest = self.cases.first().filter(|case| is_slow(case, group));
+        let is_few = matches!(group.headline, Headline::TooFew { .. });
+        let is_nothing = if is_one || is_few {
+            slowest.is_none()
+        } else {
+            matches!(group.headline, Headline::Alike { .. })
+        };
+        if is_nothing {
+            return Vec::new();
+        }
+        let tail = self.tails.first().filter(|_| !is_one).map(|tail| tail.causes.clone());
+        let shares = tail.or_else(|| slowest.map(shares)).unwrap_or_default();
+        let named = named(&group.headline);
+        let of_most =
+            |cause: Cause| matches!(group.headline, Headline::Cause { cause: most, .. } if most == cause);
+        let naming = |cause: Cause| match () {
+            () if is_one || is_few => Naming::Case,
+            () if of_most(cause) => Naming::Slowest,
+            () => Naming::Tail,
+        };
+        let is_worth = |(index, one): &(usize, &TailCause)| {
+            let is_named = !is_one && named.contains(&one.cause);
+            let least = if is_named { WORTH_IF_NAMED } else { WORTH };
+            one.excess_ns > 0 && (*index == 0 || one.share >= least)
+        };
+        let worth = shares.iter().enumerate().filter(is_worth);
+        worth.map(|(_, one)| (one.cause, naming(one.cause))).collect()
+    }
+
+    /// The headline of these requests: that of the slowest, unless another cause than theirs explains most of
+    /// what the requests above the 90th percentile took longer. Causes come in the order of their shares.
+    pub fn headline(&self, group: &Group) -> Headline {
+        let Some((tail, leading)) = self.leading() else { return group.headline.clone() };
+        let rank = |cause: Cause| tail.causes.iter().position(|one| one.cause == cause);
+        let mut causes = match &group.headline {
+            Headline::Cause { cause, .. } if *cause != leading.cause => dominated(group),
+            Headline::Mixed { causes, .. } => causes.clone(),
+            Headline::Cause { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => {
+                return group.headline.clone();
+            }
+        };
+        if causes.iter().all(|(cause, _)| *cause != leading.cause) {
+            causes.push((leading.cause, 0));
+        }
+        causes.sort_by_key(|&(cause, _)| rank(cause).unwrap_or(usize::MAX));
+        let slowest = slowest_of(&group.headline);
+        let mean = |sum: i128| (sum / slowest.max(1) as i128) as i64;
+        let excess_ns = mean(group.slowest.iter().take(slowest).map(|slow| i128::from(slow.excess_ns)).sum());
+        let without = slowest.saturating_sub(causes.iter().map(|(_, count)| count).sum());
+        Headline::Mixed { slowest, causes, without, excess_ns }
+    }
+
     /// The explained requests that lost time to a cause.
     pub fn spans(&self, cause: Cause) -> Vec<Span> {
         let span = |case: &Case| Span {
@@ -103,25 +151,35 @@ impl Explained {
         self.cases.iter().map(span).filter(|span| span.ns > 0).collect()
     }
 
-    /// The key of the advice on a cause: by whose processes had the CPU most of the time, or by what most of
-    /// its waits were for.
-    fn key(&self, cause: Cause, circle: &Circle) -> &'static str {
+    /// Advice on a cause: on each group of processes that had much of the CPU time that was waited for, and by
+    /// what most of its waits were for.
+    fn advice(&self, cause: Cause, circle: &Circle) -> Vec<(Option<Whose>, advice::Advice)> {
+        let behind = self.behind(cause, circle);
         if cause == Cause::Account(Account::Runq) {
-            let used_ns = Whose::ALL.map(|whose| (self.used_ns(whose, circle), whose));
-            let most = used_ns.into_iter().max().filter(|(ns, _)| *ns > 0);
-            return most.map_or(cause.name(), |(_, whose)| whose.advice());
+            let used = behind.used_ns();
+            let all_ns = used.iter().map(|&(_, ns)| ns).sum::<u64>() as f64;
+            let much = used.iter().filter(|&&(_, ns)| ns as f64 >= all_ns * WORTH);
+            let of_group = |&(whose, _): &(Whose, u64)| Some((Some(whose), self.on_users(whose, circle)?));
+            let groups: Vec<(Option<Whose>, advice::Advice)> = much.filter_map(of_group).collect();
+            if !groups.is_empty() {
+                return groups;
+            }
         }
-        let (all, total_ns) = self.culprits(cause);
-        if cause == Cause::Suspended && i128::from(total_ns) * 2 >= self.excess_by(cause) {
-            return advice::HELD_UP;
-        }
-        let most = all.first().filter(|one| one.ns > total_ns / 2);
-        match most.map(|one| &one.culprit) {
+        let key = match behind.most() {
             Some(Culprit::InFlight { .. }) => advice::IN_FLIGHT,
             Some(Culprit::Device { is_held: true, .. }) => advice::HELD_BACK,
             Some(Culprit::AddressSpace { .. }) => advice::ADDRESS_SPACE,
+            _ if cause == Cause::Suspended && i128::from(behind.total_ns) * 2 >= self.excess_by(cause) => {
+                advice::HELD_UP
+            }
+            _ if cause == Cause::Account(Account::Other) && behind.waits == 0 => advice::UNSEEN,
+            _ if cause == Cause::Account(Account::Net) && self.is_on_the_way() => advice::ON_THE_WAY,
             _ => cause.name(),
-        }
+        };
+        let known = (cause == Cause::Overlay(Overlay::Spin))
+            .then(|| advice::for_spinning(advice::SPINNING, &circle.spun))
+            .flatten();
+        known.or_else(|| advice::for_cause(key)).map(|advice| (None, advice)).into_iter().collect()
     }
 
     /// The parts of the explained requests' excess that one cause explains, as far as they are more than
@@ -130,66 +188,75 @@ impl Explained {
         self.cases.iter().map(|case| i128::from(case.excess_by(cause).max(0))).sum()
     }
 
-    /// Time that such processes had the CPU while the explained requests were queued for it, ns.
-    pub fn used_ns(&self, whose: Whose, circle: &Circle) -> u64 {
-        let mut sum_ns = 0_u64;
-        for case in &self.cases {
-            let parts = case.phases.iter().flat_map(|phase| &phase.parts);
-            let runq = parts.filter(|part| part.cause == Cause::Account(Account::Runq) && part.excess_ns > 0);
-            for by in runq.filter_map(|part| part.evidence.waits.as_ref()).flat_map(|waits| &waits.by) {
-                let is_theirs =
-                    matches!(by.culprit, Culprit::Ran { pid, .. } if circle.whose(pid, case.pid) == whose);
-                sum_ns = sum_ns.saturating_add(if is_theirs { by.ns } else { 0 });
-            }
-        }
-        sum_ns
+    /// Advice on waits for a CPU that such processes had.
+    fn on_users(&self, whose: Whose, circle: &Circle) -> Option<advice::Advice> {
+        let spins = |case: &Case| circle.spinning(case.pid).is_some_and(|share| share >= WORTH);
+        let is_spinning = whose == Whose::Own && self.cases.iter().any(spins);
+        let spinning = is_spinning.then(|| advice::for_spinning(advice::OWN_SPINNING, &circle.spun));
+        spinning.flatten().or_else(|| advice::for_cause(whose.advice()))
     }
 
-    /// Number of long waits of one cause in the explained requests.
-    pub fn waits_of(&self, cause: Cause) -> u64 {
+    /// Whether the way to the peers takes much of what was waited for sockets, by the round trips that the
+    /// kernel measured.
+    fn is_on_the_way(&self) -> bool {
         let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
-        let parts = parts.filter(|part| part.cause == cause && part.excess_ns > 0);
-        let counts = parts.map(|part| {
-            let own = part.evidence.waits.as_ref().map_or(0, |waits| waits.count);
-            let of_helpers = part.evidence.helpers.iter().map(|helper| helper.count).sum::<u64>();
-            if matches!(cause, Cause::Helper(_)) { of_helpers } else { own }
-        });
-        counts.sum()
+        let net = parts.filter(|part| part.cause == Cause::Account(Account::Net) && part.excess_ns > 0);
+        let (mut way_ns, mut excess_ns) = (0.0, 0.0);
+        for part in net {
+            let counts = part.evidence.counts.iter();
+            let way = counts.filter(|one| one.metric == Metric::NetRoundTrip);
+            way_ns += way.map(|one| one.count as f64 - one.typical).sum::<f64>();
+            excess_ns += part.excess_ns as f64;
+        }
+        way_ns > 0.0 && way_ns >= excess_ns * WORTH
     }
 
-    /// Culprits of one cause in the explained requests, largest time first, and the sum of that time, ns. For
-    /// helpers: the causes of their waits.
-    pub fn culprits(&self, cause: Cause) -> (Vec<By>, u64) {
-        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
-        let parts = parts.filter(|part| part.cause == cause && part.excess_ns > 0);
-        let (mut all, mut total_ns): (Vec<By>, u64) = (Vec::new(), 0);
-        for part in parts {
-            let evidence = &part.evidence;
-            let own = evidence.waits.iter().filter(|_| !matches!(cause, Cause::Helper(_)));
-            let of_helpers = evidence.helpers.iter().flat_map(|helper| &helper.by);
-            for one in own.flat_map(|waits| &waits.by).chain(of_helpers) {
-                total_ns = total_ns.saturating_add(one.ns);
-                match all.iter_mut().find_map(|known| known.culprit.takes(&one.culprit).then_some(known)) {
-                    Some(known) => {
-                        known.count += one.count;
-                        known.ns = known.ns.saturating_add(one.ns);
-                        known.kept_ns = known.kept_ns.saturating_add(one.kept_ns);
-                    }
-                    None => all.push(one.clone()),
-                }
+    /// Advice on moves away from caches, more than usual, in phases whose CPU time grew most; none where they
+    /// cannot have cost much of that.
+    fn advice_on_moves(&self) -> Option<Advised> {
+        let cpu = |phase: &&super::CasePhase| {
+            phase.parts.first().is_some_and(|part| part.cause == Cause::Account(Account::Cpu))
+        };
+        let phases = self.cases.iter().flat_map(|case| &case.phases).filter(cpu);
+        let (mut moves, mut at_most_ns, mut excess_ns) = (0.0, 0.0, 0.0);
+        for part in phases.map(|phase| &phase.parts[0]) {
+            excess_ns += part.excess_ns.max(0) as f64;
+            for one in part.evidence.counts.iter().filter(|one| moves::COLD.contains(&one.metric)) {
+                let more = one.count as f64 - one.typical;
+                moves += more;
+                at_most_ns += more * moves::price_ns(one.metric);
             }
         }
-        waits::settle(&mut all);
-        (all, total_ns)
+        if moves < 0.5 || at_most_ns < excess_ns * moves::WORTH {
+            return None;
+        }
+        let naming = Naming::Counts { moves: moves.round() as u64, at_most_ns: at_most_ns as u64 };
+        let advice = advice::for_cause(advice::MIGRATION)?;
+        Some(Advised { cause: advice::MIGRATION, group: None, naming, advice })
     }
 }
 
-/// `cause`: its name, and the key of its advice.
-fn push(advised: &mut Vec<Advised>, cause: &'static str, key: &str, naming: Naming) {
-    if advised.iter().all(|one| one.cause != cause)
-        && let Some(advice) = advice::for_cause(key)
-    {
-        advised.push(Advised { cause, naming, advice });
+/// How many of the slowest requests each cause dominates, of those that the headline is about.
+fn dominated(group: &Group) -> Vec<(Cause, usize)> {
+    let slow = &group.slowest[..slowest_of(&group.headline).min(group.slowest.len())];
+    let count = |cause: Cause| slow.iter().filter(|slow| slow.dominant() == Some(cause)).count();
+    Cause::all().map(|cause| (cause, count(cause))).filter(|(_, count)| *count > 0).collect()
+}
+
+/// Number of requests that a headline is about.
+const fn slowest_of(headline: &Headline) -> usize {
+    match headline {
+        Headline::Cause { slowest, .. } | Headline::Mixed { slowest, .. } => *slowest,
+        Headline::TooFew { .. } | Headline::Alike { .. } => 0,
+    }
+}
+
+/// Causes that a headline names.
+fn named(headline: &Headline) -> Vec<Cause> {
+    match headline {
+        Headline::Cause { cause, .. } => vec![*cause],
+        Headline::Mixed { causes, .. } => causes.iter().map(|&(cause, _)| cause).collect(),
+        Headline::TooFew { .. } | Headline::Alike { .. } => Vec::new(),
     }
 }
 
@@ -197,19 +264,14 @@ fn is_slow(case: &Case, group: &Group) -> bool {
     case.excess_ns > 0 && case.excess_ns >= group.typical_ns as i64 / HARDLY_SLOWER
 }
 
-/// The largest part over all phases.
-fn leading(case: &Case) -> Option<Cause> {
-    let largest = Cause::all().map(|cause| (case.excess_by(cause), std::cmp::Reverse(cause))).max()?;
-    (largest.0 > 0).then_some(largest.1.0)
-}
-
-/// Moves away from caches, more than usual, in phases whose CPU time grew most.
-fn moved(case: &Case) -> f64 {
-    let cpu = |phase: &&super::CasePhase| {
-        phase.parts.first().is_some_and(|part| part.cause == Cause::Account(Account::Cpu))
+/// The causes of one request, as those of a tail.
+fn shares(case: &Case) -> Vec<TailCause> {
+    let of = |cause: Cause| {
+        let excess_ns = case.excess_by(cause);
+        let share = excess_ns as f64 / case.excess_ns.max(1) as f64;
+        TailCause { cause, excess_ns: i128::from(excess_ns), share, requests: 0 }
     };
-    let counts = case.phases.iter().filter(cpu).flat_map(|phase| &phase.parts[0].evidence.counts);
-    let far = counts
-        .filter(|one| [Metric::MigrateLlc, Metric::MigrateNode, Metric::MigrateRemote].contains(&one.metric));
-    far.map(|one| one.count as f64 - one.typical).sum()
+    let mut causes: Vec<TailCause> = Cause::all().map(of).filter(|one| one.excess_ns != 0).collect();
+    causes.sort_by_key(|one| (std::cmp::Reverse(one.excess_ns), one.cause));
+    causes
 }

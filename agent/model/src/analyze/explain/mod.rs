@@ -6,6 +6,7 @@
 //! The parts are those of [`Summary`], which add up; evidence is shown beside them.
 
 mod ahead;
+mod behind;
 mod case;
 mod counts;
 mod culprit;
@@ -35,6 +36,7 @@ use super::{
 };
 
 pub use self::{
+    behind::{Behind, OfGroup},
     case::{Ahead, Case, CasePhase, Compared, Evidence, Part, Sampled},
     culprit::Culprit,
     ending::{Advised, Naming},
@@ -235,8 +237,9 @@ impl Explanation {
             })
             .collect();
         for thread in threads {
-            let Thread { id, comm, end_ns, .. } = thread?;
-            self.circle.add(id.tgid);
+            let thread = thread?;
+            self.circle.add(&thread);
+            let Thread { id, comm, end_ns, .. } = thread;
             // A number may have been reused: the thread must have lived while the request was in flight.
             let is_named =
                 wanted.iter().any(|&(tid, begin, end)| tid == id.tid && id.born_ns <= end && end_ns >= begin);

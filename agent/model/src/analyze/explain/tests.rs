@@ -4,6 +4,7 @@
 
 mod culprits;
 mod properties;
+mod shares;
 
 use std::convert::Infallible;
 
@@ -12,7 +13,7 @@ use rstest::rstest;
 
 use super::{
     super::{
-        Band, Overlay,
+        Band, Headline, Overlay,
         samples::{self, Sample, Step, inference, process, renamed},
     },
     *,
@@ -23,12 +24,36 @@ use crate::{
 };
 
 fn explain(requests: &[Request], wanted: Wanted) -> Explanation {
-    Explanation::new(|| requests.iter().cloned(), wanted)
+    let explanation = Explanation::new(|| requests.iter().cloned(), wanted);
+    one_story(&explanation);
+    explanation
 }
 
 fn with_waits(mut explanation: Explanation, waits: Vec<Wait>) -> Explanation {
     let Ok(()) = explanation.add_waits(waits.into_iter().map(Ok::<_, Infallible>));
+    one_story(&explanation);
     explanation
+}
+
+/// Headline, tail and advice begin with the same cause, whatever is explained; advice is there where a cause is
+/// named.
+fn one_story(explanation: &Explanation) {
+    for (group, explained) in explanation.summary.groups.iter().zip(&explanation.groups) {
+        let advised = explained.advised(group, false, &explanation.circle);
+        let leading = explained.leading().map(|(_, one)| one.cause.name());
+        let headline = match explained.headline(group) {
+            Headline::Cause { cause, .. } => Some(cause.name()),
+            Headline::Mixed { causes, .. } => causes.first().map(|(cause, _)| cause.name()),
+            Headline::TooFew { .. } | Headline::Alike { .. } => None,
+        };
+        assert!(headline.is_none() || leading.is_none() || headline == leading, "{headline:?} {leading:?}");
+        if let Some(first) = headline.filter(|_| leading.is_some()) {
+            assert_eq!(advised.first().map(|one| one.cause), Some(first));
+        }
+        if let Some(first) = advised.first() {
+            assert_eq!(Some(first.cause), leading.or(headline).or(Some(first.cause)));
+        }
+    }
 }
 
 /// A request that works for 1 ms and then, if it is `late`, waits on this account for the given time.
@@ -271,24 +296,6 @@ fn counts_stand_beside_the_typical_ones_of_the_same_phase() {
     assert!(faults.excess_ns > 0 && sampled.low_ns < faults.ns && faults.ns < sampled.high_ns, "{faults:?}");
     // 15 samples at 499 Hz, and twice their square root.
     assert_eq!([sampled.low_ns, faults.ns, sampled.high_ns].map(|ns| ns / 1_000_000), [14, 30, 45]);
-}
-
-#[test]
-fn moves_to_another_cache_are_advised_on_where_only_cpu_time_grew() {
-    let mut requests = run_with(Account::Cpu, 30_000_000);
-    let advice_of = |requests: &[Request]| {
-        let explanation = explain(requests, Wanted::Slowest(1));
-        let advised =
-            explanation.groups[0].advised(&explanation.summary.groups[0], false, &explanation.circle);
-        advised.iter().map(|one| (one.cause, one.naming)).collect::<Vec<_>>()
-    };
-    assert_eq!(advice_of(&requests), [("cpu", Naming::Slowest)]);
-    for phase in
-        requests.iter_mut().filter(|request| request.root().request % 10 == 4).flat_map(|one| &mut one.phases)
-    {
-        phase.counts.migrate_node = 2;
-    }
-    assert_eq!(advice_of(&requests), [("cpu", Naming::Slowest), ("migration", Naming::Counts)]);
 }
 
 #[rstest]

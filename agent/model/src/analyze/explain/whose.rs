@@ -1,10 +1,17 @@
 //! Whose a process is that had the CPU while a request was queued for it: four groups, and different
 //! advice for each.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+
+use crate::phase::{Metric, Thread};
+
+use super::counts::SAMPLES;
 
 /// Processes that are known to be observed.
 const MOST: usize = 65_536;
+
+/// Fewer samples do not support a share.
+const ENOUGH_SAMPLES: u64 = 20;
 
 /// A process, seen from a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,10 +30,10 @@ impl Whose {
     /// All of them.
     pub const ALL: [Whose; 4] = [Whose::Own, Whose::Sibling, Whose::Agent, Whose::Stranger];
 
-    /// The name in JSON, and that of its advice behind `runq.`.
+    /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
-            Whose::Own => "own",
+            Whose::Own => "own_thread",
             Whose::Sibling => "sibling",
             Whose::Agent => "agent",
             Whose::Stranger => "stranger",
@@ -44,20 +51,46 @@ impl Whose {
     }
 }
 
+/// Samples of threads without phases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sampled {
+    /// Those of busy-waiting.
+    spin: u64,
+    /// All of them.
+    all: u64,
+}
+
 /// The processes of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circle {
-    observed: HashSet<u32>,
+    observed: HashMap<u32, Sampled>,
     /// Process ID of the agent, in the initial namespace, where it is known.
     pub agent_pid: Option<u32>,
+    /// Samples of busy-waiting in the whole run by library, as [`spinners`](crate::analyze::spinners) names
+    /// them; empty where that is not known.
+    pub spun: Vec<(&'static str, u64)>,
 }
 
 impl Circle {
-    /// A thread of this process was observed.
-    pub(crate) fn add(&mut self, pid: u32) {
-        if self.observed.len() < MOST {
-            self.observed.insert(pid);
+    /// A thread that was observed.
+    pub(crate) fn add(&mut self, thread: &Thread) {
+        let pid = thread.id.tgid;
+        if self.observed.len() >= MOST && !self.observed.contains_key(&pid) {
+            return;
         }
+        let sampled = self.observed.entry(pid).or_default();
+        if thread.phases == 0 {
+            let of = |metric: Metric| thread.counts.get(metric);
+            sampled.spin = sampled.spin.saturating_add(of(Metric::SampleSpin));
+            sampled.all = SAMPLES.into_iter().map(of).fold(sampled.all, u64::saturating_add);
+        }
+    }
+
+    /// The part of their samples in which threads without phases busy-waited, those of a process; none where
+    /// there are too few samples.
+    pub fn spinning(&self, pid: u32) -> Option<f64> {
+        let Sampled { spin, all } = *self.observed.get(&pid)?;
+        (all >= ENOUGH_SAMPLES).then(|| spin as f64 / all as f64)
     }
 
     /// Whose the process `pid` is to a request of the process `own_pid`.
@@ -66,7 +99,7 @@ impl Circle {
             Whose::Own
         } else if self.agent_pid == Some(pid) {
             Whose::Agent
-        } else if self.observed.contains(&pid) {
+        } else if self.observed.contains_key(&pid) {
             Whose::Sibling
         } else {
             Whose::Stranger
@@ -78,12 +111,32 @@ impl Circle {
 mod tests {
     use super::*;
 
+    use crate::analyze::samples::thread;
+
     #[test]
     fn each_process_is_of_one_group() {
         let mut circle = Circle { agent_pid: Some(4), ..Circle::default() };
-        circle.add(1);
-        circle.add(2);
+        circle.add(&thread(1, 1, "python", &[]));
+        circle.add(&thread(2, 2, "python", &[]));
         let groups = [1, 2, 3, 4].map(|pid| circle.whose(pid, 1));
         assert_eq!(groups, [Whose::Own, Whose::Sibling, Whose::Stranger, Whose::Agent]);
+    }
+
+    #[test]
+    fn a_pool_spins_by_the_samples_of_its_threads_alone() {
+        let mut circle = Circle::default();
+        let sampled = |pid, phases, user, spin| {
+            let mut one = Thread { phases, ..thread(pid, pid, "python", &[]) };
+            (one.counts.sample_user, one.counts.sample_spin) = (user, spin);
+            one
+        };
+        // The thread with phases computes, and that of another process spins.
+        let threads =
+            [sampled(1, 9, 900, 0), sampled(1, 0, 10, 40), sampled(1, 0, 0, 50), sampled(2, 0, 0, 70)];
+        for thread in &threads {
+            circle.add(thread);
+        }
+        circle.add(&sampled(3, 0, 0, 19));
+        assert_eq!([1, 2, 3, 4].map(|pid| circle.spinning(pid)), [Some(0.9), Some(1.0), None, None]);
     }
 }

@@ -19,6 +19,12 @@ pub(super) const SAMPLE_NS: u64 = 1_000_000_000 / SAMPLES_PER_S;
 /// Accounts of waits for another thread of the process, in the order in which a helper's wait explains them.
 pub(super) const FOR_OTHERS: [Account; 3] = [Account::Lock, Account::Other, Account::Poll];
 
+/// Shares of an excess of CPU time by overlay, in the order of [`Overlay::ALL`], as many requests together
+/// show them. At most 1 in all.
+pub(super) type Shares = [f64; Overlay::ALL.len()];
+/// Samples scatter by their square root: so many of those are a difference beyond chance.
+pub(super) const DEVIATIONS: f64 = 2.0;
+
 /// Nanoseconds of one interval.
 pub type Split = Parts<u64>;
 
@@ -98,8 +104,13 @@ impl Split {
     /// The excess over a typical one by cause: the numbers add up to the difference of both. A pause is taken
     /// from the causes with the largest excess. Time on a CPU is the hypervisor's as far as it stole more
     /// than usual. The rest of it (a thread that spins), and waits for other threads, are the helpers' as far
-    /// as they were kept from running more than usual. CPU time still left goes to samples beyond chance.
-    pub(super) fn excess(&self, typical: &Split) -> impl Iterator<Item = (Cause, i64)> + use<> {
+    /// as they were kept from running more than usual. CPU time still left goes to samples beyond chance; where there
+    /// are too few of them, by the shares that the slow requests together show.
+    pub(super) fn excess(
+        &self,
+        typical: &Split,
+        shares: &Shares,
+    ) -> impl Iterator<Item = (Cause, i64)> + use<> {
         // Both are at most 2^62: the first reading left out what is longer.
         let mut more = self.zip(typical, |mine, usual| (mine as i64).saturating_sub(usual as i64));
         let wanted = more.pause;
@@ -122,7 +133,7 @@ impl Split {
                 take(account, &mut waiting);
             }
         }
-        let overlays = self.sampled_excess(typical, &mut more.accounts[Account::Cpu as usize]);
+        let overlays = self.sampled_excess(typical, shares, &mut more.accounts[Account::Cpu as usize]);
         let helpers = KEPT.into_iter().map(Cause::Helper).zip(helpers);
         more.into_time()
             .chain([(Cause::Steal, stolen), (Cause::Pause, paused)])
@@ -131,12 +142,22 @@ impl Split {
     }
 
     /// Takes from an excess of CPU time what samples attribute, the largest first. Numbers of samples scatter
-    /// by their square roots: an excess below two of those counts as chance.
-    fn sampled_excess(&self, typical: &Split, cpu: &mut i64) -> impl Iterator<Item = (Cause, i64)> + use<> {
+    /// by their square roots: an excess below two of those counts as chance, unless the slow requests together
+    /// have a share of it, and then up to what chance may have hidden.
+    fn sampled_excess(
+        &self,
+        typical: &Split,
+        shares: &Shares,
+        cpu: &mut i64,
+    ) -> impl Iterator<Item = (Cause, i64)> + use<> {
+        let whole_ns = (*cpu).max(0) as f64;
         let mut found = Overlay::ALL.map(|overlay| {
             let samples = |split: &Split| split.sampled[overlay as usize] as f64 / SAMPLE_NS as f64;
             let more = samples(self) - samples(typical);
-            let more_ns = if more > 2.0 * samples(self).sqrt() { more * SAMPLE_NS as f64 } else { 0.0 };
+            let most = (more + DEVIATIONS * (samples(self) + 1.0).sqrt()).max(0.0) * SAMPLE_NS as f64;
+            let shared_ns = (shares[overlay as usize] * whole_ns).min(most);
+            let is_sure = more > DEVIATIONS * samples(self).sqrt();
+            let more_ns = if is_sure { more * SAMPLE_NS as f64 } else { shared_ns };
             (Cause::Overlay(overlay), more_ns as i64)
         });
         found.sort_by_key(|&(_, more_ns)| std::cmp::Reverse(more_ns));

@@ -29,8 +29,24 @@ fn time_off_the_thread_is_called_by_what_is_known_of_it(#[case] source: Source, 
     assert_eq!(found, [(cause, MS)]);
 }
 
+/// Where the slow requests together have a share, one with few samples has it as well, up to what chance may
+/// have hidden; one whose samples tell enough goes by these.
+#[rstest]
+#[case::few(split(14 * MS, 0, [1, 0, 0, 0]), &[("cpu", 2), ("cpu.spin", 2)])]
+#[case::none_of_few(split(14 * MS, 0, [0, 0, 0, 0]), &[("cpu", 2), ("cpu.spin", 2)])]
+#[case::none_of_many(split(410 * MS, 0, [0, 0, 0, 0]), &[("cpu", 396), ("cpu.spin", 4)])]
+#[case::enough(split(110 * MS, 0, [45, 0, 0, 0]), &[("cpu", 10), ("cpu.spin", 90)])]
+#[case::less_than_usual(split(9 * MS, 0, [0, 0, 0, 0]), &[("cpu", -1)])]
+fn shares_of_the_group_hold_for_each(#[case] slow: Split, #[case] expected: &[(&str, i64)]) {
+    let typical = split(10 * MS, 0, [0; 4]);
+    let parts = slow.excess(&typical, &[0.5, 0.0, 0.0, 0.0]).filter(|part| part.1 != 0);
+    let parts: Vec<_> =
+        parts.map(|(cause, ns)| (cause.name(), (ns as f64 / MS as f64).round() as i64)).collect();
+    assert_eq!(parts, expected);
+}
+
 fn excess_ms(slow: &Split, typical: &Split) -> Vec<(&'static str, i64)> {
-    let parts = slow.excess(typical).filter(|part| part.1 != 0);
+    let parts = slow.excess(typical, &[0.0; 4]).filter(|part| part.1 != 0);
     parts.map(|(cause, ns)| (cause.name(), (ns as f64 / MS as f64).round() as i64)).collect()
 }
 
@@ -84,7 +100,7 @@ fn any_split() -> impl Strategy<Value = Split> {
 proptest! {
     #[test]
     fn parts_add_up_to_the_difference(slow in any_split(), typical in any_split()) {
-        let parts: i128 = slow.excess(&typical).map(|(_, ns)| i128::from(ns)).sum();
+        let parts: i128 = slow.excess(&typical, &[0.0; 4]).map(|(_, ns)| i128::from(ns)).sum();
         prop_assert_eq!(parts, slow.total_ns() as i128 - typical.total_ns() as i128);
     }
 }

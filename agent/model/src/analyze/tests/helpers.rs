@@ -63,7 +63,7 @@ proptest! {
             split
         };
         let (own, typical) = (split(own), split(typical));
-        let parts: Vec<(Cause, i64)> = own.excess(&typical).collect();
+        let parts: Vec<(Cause, i64)> = own.excess(&typical, &[0.0; 4]).collect();
         let whole: i64 = parts.iter().map(|part| part.1).sum();
         prop_assert_eq!(i128::from(whole), own.total_ns() as i128 - typical.total_ns() as i128);
         for (kept, account) in KEPT.into_iter().enumerate() {

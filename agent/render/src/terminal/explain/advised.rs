@@ -5,7 +5,7 @@ use guestscope_contract::Account;
 use super::{facts::ExplainFacts, limited};
 use crate::analyze::{
     Group, Limited,
-    advice::Advice,
+    advice::{Advice, Version},
     explain::{Advised, Circle, Explained},
 };
 
@@ -20,6 +20,11 @@ pub(super) fn advised<'a>(
     let mut advised = explained.advised(group, facts.shown.is_one(), circle);
     let limits = limited::found(group, explained, &advised, facts);
     limited::advise(&mut advised, &limits);
+    if let Some(version) = facts.limits.iter().find_map(|limit| Version::of_file(&limit.file)) {
+        for one in &mut advised {
+            one.advice = one.advice.clone().of_version(version);
+        }
+    }
     if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {
         for one in advised.iter_mut().filter(|one| one.cause == Account::Other.name()) {
             one.advice = Advice {

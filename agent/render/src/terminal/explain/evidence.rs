@@ -11,7 +11,8 @@ use crate::{
     analyze::{
         Cause, Overlay,
         explain::{
-            Ahead, By, Case, Circle, Compared, Culprit, HelperWaits, Named, Part, Sampled, Waits, Whose,
+            Ahead, By, Case, Circle, Compared, Culprit, HelperWaits, Named, OfGroup, Part, Sampled, Waits,
+            Whose,
         },
     },
     health::Fidelity,
@@ -131,7 +132,7 @@ impl Words<'_> {
     /// `2 waits (29.9 and 21.0 ms), behind stress-ng (pid 991)`.
     fn waits(&self, waits: &Waits, part: &Part) -> Vec<String> {
         if part.cause == Cause::Suspended {
-            let culprits = self.culprits(&waits.by, waits.total_ns);
+            let culprits = self.culprits(&self.with_groups(&waits.by), waits.total_ns);
             let by = if culprits.is_empty() { "" } else { " by " };
             return vec![format!(
                 "its thread was taken for {} of it{by}{culprits}",
@@ -155,7 +156,7 @@ impl Words<'_> {
         let calls = calls::text(&waits.calls, self.facts);
         // The call of a wait whose end says nothing stands in front already.
         let by: Vec<By> = waits.by.iter().filter(|by| !by.is_call() || calls.is_empty()).cloned().collect();
-        let culprits = self.culprits(&by, waits.total_ns);
+        let culprits = self.culprits(&self.with_groups(&by), waits.total_ns);
         clauses.push(
             [times, calls, culprits]
                 .into_iter()
@@ -180,30 +181,36 @@ impl Words<'_> {
         clauses
     }
 
+    /// Waits of this request, with the groups of processes that had the CPU.
+    fn with_groups(&self, by: &[By]) -> Vec<OfGroup> {
+        let of = |by: &By| OfGroup { group: self.circle.group(&by.culprit, self.case), by: by.clone() };
+        by.iter().map(of).collect()
+    }
+
     /// Culprits of the waits; with the time of each where there are several.
-    pub(super) fn culprits(&self, by: &[By], total_ns: u64) -> String {
-        let named: Vec<&By> =
-            by.iter().filter(|one| one.ns >= total_ns / NAMED && one.culprit != Culprit::Unknown).collect();
+    pub(super) fn culprits(&self, by: &[OfGroup], total_ns: u64) -> String {
+        let is_named = |one: &&OfGroup| one.by.ns >= total_ns / NAMED && one.by.culprit != Culprit::Unknown;
+        let named: Vec<&OfGroup> = by.iter().filter(is_named).collect();
         let texts: Vec<String> = named
             .iter()
             .take(CULPRITS)
             .map(|one| {
                 let culprit = self.culprit(one);
-                if named.len() > 1 { format!("{culprit} ({})", duration(one.ns)) } else { culprit }
+                if named.len() > 1 { format!("{culprit} ({})", duration(one.by.ns)) } else { culprit }
             })
             .collect();
-        let is_cpu = |one: &&By| matches!(one.culprit, Culprit::Ran { .. } | Culprit::Idle);
+        let is_cpu = |one: &&OfGroup| matches!(one.by.culprit, Culprit::Ran { .. } | Culprit::Idle);
         let before = if named.first().is_some_and(is_cpu) { "behind " } else { "" };
         format!("{before}{}", texts.join(", "))
     }
 
-    fn culprit(&self, by: &By) -> String {
+    fn culprit(&self, OfGroup { group, by }: &OfGroup) -> String {
         match &by.culprit {
-            Culprit::Ran { comm, pid } => match self.circle.whose(*pid, self.case.pid) {
-                Whose::Own => format!("its own thread {comm} (pid {pid})"),
-                Whose::Sibling => format!("{comm} (pid {pid}, also observed)"),
-                Whose::Agent => format!("guestscope itself (pid {pid})"),
-                Whose::Stranger => format!("{comm} (pid {pid})"),
+            Culprit::Ran { comm, pid } => match group {
+                Some(Whose::Own) => format!("its own thread {comm} (pid {pid})"),
+                Some(Whose::Sibling) => format!("{comm} (pid {pid}, also observed)"),
+                Some(Whose::Agent) => format!("guestscope itself (pid {pid})"),
+                Some(Whose::Stranger) | None => format!("{comm} (pid {pid})"),
             },
             Culprit::Idle => "no thread (the CPU was idle)".to_owned(),
             Culprit::Kept(blame) => self.blamed(*blame, by.kept_ns),
@@ -259,7 +266,7 @@ impl Words<'_> {
             .map(|helper| {
                 let HelperWaits { tid, count, ns, by } = helper;
                 let waits = counted(*count, "wait", "waits");
-                let culprits = self.culprits(by, *ns);
+                let culprits = self.culprits(&self.with_groups(by), *ns);
                 let space = if culprits.is_empty() { "" } else { " " };
                 format!("{} for {} in {waits}{space}{culprits}", self.thread(*tid), duration(*ns))
             })

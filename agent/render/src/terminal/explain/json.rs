@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::analyze::{
     Cause, Group,
     explain::{
-        Advised, Ahead, By, Case, CasePhase, Compared, Evidence, Explained, Explanation, HelperWaits, Naming,
-        NotCounted, Part, Sampled, Tail, TailCause, TailPart,
+        Advised, Ahead, Behind, By, Case, CasePhase, Circle, Compared, Evidence, Explained, Explanation,
+        HelperWaits, Naming, NotCounted, OfGroup, Part, Sampled, Tail, TailCause, TailPart, Whose,
     },
 };
 use crate::untrusted::{Shown as _, Untrusted};
@@ -24,7 +24,7 @@ use super::{
     },
     advised::advised,
     facts::{ExplainFacts, ExplainedRun},
-    json_waits::{ByJson, CulpritJson, WaitsJson, by, of_culprit, of_waits},
+    json_waits::{ByJson, CulpritJson, Seen, WaitsJson, by, of_culprit, of_waits},
 };
 
 #[derive(Serialize)]
@@ -69,6 +69,9 @@ struct GroupJson<'a> {
 #[derive(Serialize)]
 struct AdviceJson {
     cause: &'static str,
+    /// Whose processes had the CPU, where the advice depends on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'static str>,
     because: &'static str,
     text: String,
     source: String,
@@ -125,6 +128,8 @@ struct CaseJson<'a> {
 #[derive(Serialize)]
 struct PhaseJson<'a> {
     path: &'a [Untrusted],
+    /// The typical request has this phase.
+    is_in_typical: bool,
     excess_ns: i64,
     parts: Vec<PartJson<'a>>,
 }
@@ -217,8 +222,11 @@ fn of_group<'a>(group: &'a Group, explained: &'a Explained, run: ExplainedRun<'a
         max_ns: group.latency.max_ns,
         typical_ns: group.typical_ns,
         typical_of: group.typical_of,
-        headline: headline_json(&group.headline, facts.cpu_quota.as_ref()),
-        who: advised.iter().flat_map(|advised| who(explained, advised.cause)).collect(),
+        headline: headline_json(&explained.headline(group), facts.cpu_quota.as_ref()),
+        who: causes(&advised)
+            .into_iter()
+            .flat_map(|cause| who(explained, cause, &explanation.circle))
+            .collect(),
         limits: limits.iter().map(limits::json).collect(),
         advice: advised.into_iter().map(advice).collect(),
         tails: explained.tails.iter().map(tail).collect(),
@@ -231,23 +239,31 @@ fn of_group<'a>(group: &'a Group, explained: &'a Explained, run: ExplainedRun<'a
     }
 }
 
-fn advice(Advised { cause, naming, advice }: Advised) -> AdviceJson {
+/// Causes that are advised on, each once.
+fn causes(advised: &[Advised]) -> Vec<&'static str> {
+    let mut causes: Vec<&'static str> = advised.iter().map(|one| one.cause).collect();
+    causes.dedup();
+    causes
+}
+
+fn advice(Advised { cause, group, naming, advice }: Advised) -> AdviceJson {
     let because = match naming {
         Naming::Slowest => "slowest_requests",
         Naming::Tail => "tail",
         Naming::Case => "request",
-        Naming::Counts => "counts",
+        Naming::Counts { .. } => "counts",
         Naming::Limit => "limit",
     };
-    AdviceJson { cause, because, text: advice.text, source: advice.source }
+    let group = group.map(Whose::name);
+    AdviceJson { cause, group, because, text: advice.text, source: advice.source }
 }
 
-fn who(explained: &Explained, cause: &'static str) -> Vec<WhoJson> {
+fn who(explained: &Explained, cause: &'static str, circle: &Circle) -> Vec<WhoJson> {
     let Some(known) = Cause::all().find(|known| known.name() == cause) else { return Vec::new() };
-    let (by, _) = explained.culprits(known);
-    let one = |By { culprit, count, ns, kept_ns }: By| WhoJson {
+    let Behind { by, .. } = explained.behind(known, circle);
+    let one = |OfGroup { group, by: By { culprit, count, ns, kept_ns } }: OfGroup| WhoJson {
         cause,
-        culprit: of_culprit(&culprit),
+        culprit: of_culprit(&culprit, group),
         count,
         ns,
         kept_ns,
@@ -278,6 +294,7 @@ fn tail_part(part: &TailPart) -> TailPartJson<'_> {
 }
 
 fn case<'a>(case: &'a Case, explanation: &'a Explanation) -> CaseJson<'a> {
+    let seen = Seen { circle: &explanation.circle, case };
     CaseJson {
         request: case.request,
         trace_id: hex(&case.trace_id),
@@ -286,23 +303,29 @@ fn case<'a>(case: &'a Case, explanation: &'a Explanation) -> CaseJson<'a> {
         latency_ns: case.latency_ns,
         excess_ns: case.excess_ns,
         cause: case.dominant().map(Cause::name),
-        phases: case.phases.iter().map(|one| phase(one, explanation)).collect(),
+        phases: case.phases.iter().map(|one| phase(one, explanation, &seen)).collect(),
     }
 }
 
-fn phase<'a>(phase: &'a CasePhase, explanation: &'a Explanation) -> PhaseJson<'a> {
-    let CasePhase { path, excess_ns, parts } = phase;
-    let parts = parts.iter().map(|one| part(one, explanation)).collect();
-    PhaseJson { path, excess_ns: *excess_ns, parts }
+fn phase<'a>(phase: &'a CasePhase, explanation: &'a Explanation, seen: &Seen<'_>) -> PhaseJson<'a> {
+    let CasePhase { path, is_usual, excess_ns, parts } = phase;
+    let parts = parts.iter().map(|one| part(one, explanation, seen)).collect();
+    PhaseJson { path, is_in_typical: *is_usual, excess_ns: *excess_ns, parts }
 }
 
-fn part<'a>(part: &'a Part, explanation: &'a Explanation) -> PartJson<'a> {
+fn part<'a>(part: &'a Part, explanation: &'a Explanation, seen: &Seen<'_>) -> PartJson<'a> {
     let Part { cause, excess_ns, ns, typical_ns, evidence } = part;
     let Evidence { waits, helpers, counts, sampled, ahead } = evidence;
     let helper = |one: &'a HelperWaits| {
         let HelperWaits { tid, count, ns, by: waits } = one;
         let comm = explanation.threads.get(tid).map(|named| &named.comm);
-        HelperJson { tid: *tid, comm, count: *count, ns: *ns, by: waits.iter().map(by).collect() }
+        HelperJson {
+            tid: *tid,
+            comm,
+            count: *count,
+            ns: *ns,
+            by: waits.iter().map(|one| by(one, seen)).collect(),
+        }
     };
     let count = |Compared { metric, count, typical }: &Compared| CountJson {
         name: metric.row().full_name(),
@@ -318,7 +341,7 @@ fn part<'a>(part: &'a Part, explanation: &'a Explanation) -> PartJson<'a> {
         excess_ns: *excess_ns,
         ns: *ns,
         typical_ns: *typical_ns,
-        waits: waits.as_ref().map(of_waits),
+        waits: waits.as_ref().map(|waits| of_waits(waits, seen)),
         helpers: helpers.iter().map(helper).collect(),
         counts: counts.iter().map(count).collect(),
         sampled: sampled.as_ref().map(samples),

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::analyze::explain::{By, Culprit, InCall, LongWait, Waits};
+use crate::analyze::explain::{By, Case, Circle, Culprit, InCall, LongWait, Waits, Whose};
 use crate::phase::InFlight;
 use crate::untrusted::Untrusted;
 
@@ -35,6 +35,18 @@ struct LongWaitJson {
     culprit: CulpritJson,
 }
 
+/// Whose processes had the CPU, as seen from one request.
+pub(super) struct Seen<'a> {
+    pub(super) circle: &'a Circle,
+    pub(super) case: &'a Case,
+}
+
+impl Seen<'_> {
+    fn culprit(&self, culprit: &Culprit) -> CulpritJson {
+        of_culprit(culprit, self.circle.group(culprit, self.case))
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct ByJson {
     culprit: CulpritJson,
@@ -47,6 +59,9 @@ pub(super) struct ByJson {
 #[derive(Default, Serialize)]
 pub(super) struct CulpritJson {
     kind: &'static str,
+    /// Whose process had the CPU: `own_thread`, `sibling`, `agent` or `stranger`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     comm: Option<Untrusted>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,12 +92,12 @@ pub(super) struct CulpritJson {
     syscall: Option<u32>,
 }
 
-pub(super) fn of_waits(waits: &Waits) -> WaitsJson {
+pub(super) fn of_waits(waits: &Waits, seen: &Seen<'_>) -> WaitsJson {
     WaitsJson {
         count: waits.count,
         total_ns: waits.total_ns,
-        longest: waits.longest.iter().map(of_wait).collect(),
-        by: waits.by.iter().map(by).collect(),
+        longest: waits.longest.iter().map(|wait| of_wait(wait, seen)).collect(),
+        by: waits.by.iter().map(|one| by(one, seen)).collect(),
         calls: waits
             .calls
             .iter()
@@ -91,18 +106,18 @@ pub(super) fn of_waits(waits: &Waits) -> WaitsJson {
     }
 }
 
-fn of_wait(wait: &LongWait) -> LongWaitJson {
+fn of_wait(wait: &LongWait, seen: &Seen<'_>) -> LongWaitJson {
     let LongWait { after_ns, ns, cpu, syscall, took_tid, culprit } = wait;
     let (after_ns, ns, cpu, syscall, took_tid) = (*after_ns, *ns, *cpu, *syscall, *took_tid);
-    LongWaitJson { after_ns, ns, cpu, syscall, took_tid, culprit: of_culprit(culprit) }
+    LongWaitJson { after_ns, ns, cpu, syscall, took_tid, culprit: seen.culprit(culprit) }
 }
 
-pub(super) fn by(By { culprit, count, ns, kept_ns }: &By) -> ByJson {
-    ByJson { culprit: of_culprit(culprit), count: *count, ns: *ns, kept_ns: *kept_ns }
+pub(super) fn by(By { culprit, count, ns, kept_ns }: &By, seen: &Seen<'_>) -> ByJson {
+    ByJson { culprit: seen.culprit(culprit), count: *count, ns: *ns, kept_ns: *kept_ns }
 }
 
-pub(super) fn of_culprit(culprit: &Culprit) -> CulpritJson {
-    let of = |kind| CulpritJson { kind, ..CulpritJson::default() };
+pub(super) fn of_culprit(culprit: &Culprit, group: Option<Whose>) -> CulpritJson {
+    let of = |kind| CulpritJson { kind, group: group.map(Whose::name), ..CulpritJson::default() };
     match culprit {
         Culprit::Ran { comm, pid } => {
             CulpritJson { comm: Some(comm.clone()), pid: Some(*pid), ..of("cpu_user") }

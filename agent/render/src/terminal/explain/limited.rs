@@ -21,7 +21,7 @@ use super::{
 };
 
 /// More advice would hide what matters.
-const MOST: usize = 2;
+const MOST: usize = 4;
 
 /// Limits behind the causes that are advised on, and behind a large part of all requests where these are
 /// shown; each once.
@@ -63,6 +63,8 @@ pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
             one.advice = advice;
         }
     }
+    // On two groups of processes it is the same one.
+    advised.dedup_by(|second, first| second.cause == first.cause && second.advice == first.advice);
     // A limit that is behind none of the causes: it keeps others from running, or slows all requests alike.
     let is_told = |limited: &&Limited<'_>| advised.iter().any(|one| one.cause == limited.cause.name());
     let others = found.iter().find(|limited| matches!(limited.cause, Cause::Helper(_)) && !is_told(limited));
@@ -70,7 +72,10 @@ pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
     if let Some(first) = first
         && let Some(advice) = advice::for_limit(first.limit)
     {
-        advised.insert(0, Advised { cause: first.cause.name(), naming: Naming::Limit, advice });
+        // The first cause keeps the first place.
+        let place = advised.len().min(1);
+        advised
+            .insert(place, Advised { cause: first.cause.name(), group: None, naming: Naming::Limit, advice });
         advised.truncate(MOST);
     }
 }
@@ -161,7 +166,14 @@ mod tests {
     #[test]
     fn a_limit_that_was_not_hit_is_not_named() {
         let before = told(Vec::new());
-        assert_eq!(told(vec![quota("cpu.max", "/p", 0)]), before);
+        let both = "cpu.max, or cpu.cfs_quota_us in version 1";
+        assert!(before.0.contains(both), "{}", before.0);
+        for file in ["cpu.max", "cpu.cfs_quota_us"] {
+            // It tells the version of control groups.
+            let (text, json) = told(vec![quota(file, "/p", 0)]);
+            assert_eq!(text, before.0.replace(both, file));
+            assert_eq!(json.to_string(), before.1.to_string().replace(both, file));
+        }
         assert!(before.1["groups"][0]["limits"].is_null() && !before.0.contains("limit throttled"));
     }
 

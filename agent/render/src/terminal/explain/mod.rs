@@ -24,8 +24,8 @@ mod tests;
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::{
-        Cause, Group, Headline,
-        explain::{Advised, Case, Explained, Explanation, Naming},
+        Cause, Group, Headline, OUTSIDE,
+        explain::{Advised, Behind, Case, Explained, Explanation, Naming},
     },
     health::Fidelity,
 };
@@ -96,11 +96,11 @@ fn render_group(
         render_advice(page, &advised);
         return;
     }
-    let emphasis = match group.headline {
+    let emphasis = match explained.headline(group) {
         Headline::Cause { .. } => Emphasis::Warning,
         Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => Emphasis::None,
     };
-    page.sentence(&headline(&group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
+    page.sentence(&headline(&explained.headline(group), facts.cpu_quota.as_ref(), unicode), emphasis);
     tail::sentence(page, group, explained);
     render_who(page, explained, &advised, run);
     limited::render(page, &limits);
@@ -125,14 +125,14 @@ fn render_who(page: &mut Page, explained: &Explained, advised: &[Advised], run: 
     let leading = advised.iter().find(|one| one.naming != Naming::Limit);
     let leading = leading.and_then(|first| Cause::all().find(|cause| cause.name() == first.cause));
     let (Some(cause), Some(case)) = (leading, explained.cases.first()) else { return };
-    let (by, total_ns) = explained.culprits(cause);
+    let Behind { by, total_ns, waits } = explained.behind(cause, &explanation.circle);
     let words_of = Words { case, threads: &explanation.threads, circle: &explanation.circle, facts };
     let culprits = words_of.culprits(&by, total_ns);
     if culprits.is_empty() {
         return;
     }
     let of = counted(explained.cases.len() as u64, "slowest request", "slowest requests");
-    let waits = counted(explained.waits_of(cause), "wait", "waits");
+    let waits = counted(waits, "wait", "waits");
     let text = if cause == Cause::Suspended {
         format!("suspended: the threads of the {of} were taken for {} by {culprits}", duration(total_ns))
     } else {
@@ -143,11 +143,14 @@ fn render_who(page: &mut Page, explained: &Explained, advised: &[Advised], run: 
 }
 
 fn render_advice(page: &mut Page, advised: &[Advised]) {
-    for (index, Advised { cause, naming, advice }) in advised.iter().enumerate() {
+    for (index, Advised { cause, group: _, naming, advice }) in advised.iter().enumerate() {
         let heading = if index == 0 { "advice" } else { "" };
-        let because = match naming {
-            Naming::Counts => " (threads moved while only CPU time grew)",
-            Naming::Slowest | Naming::Tail | Naming::Case | Naming::Limit => "",
+        let because = match *naming {
+            Naming::Counts { moves, at_most_ns } => {
+                let (moves, at_most) = (counted(moves, "move", "moves"), duration(at_most_ns));
+                format!(" ({moves} more than usual while CPU time grew, at a price of at most {at_most})")
+            }
+            Naming::Slowest | Naming::Tail | Naming::Case | Naming::Limit => String::new(),
         };
         let text = page.safe(format!("{cause}{because}: {}", advice.text));
         fact(page, heading, &text, Emphasis::Strong);
@@ -200,7 +203,9 @@ const DIFFERENCE: usize = 9;
 fn render_phase(page: &mut Page, phase: &ShownPhase<'_>, columns: usize, context: &Words<'_>) {
     let name = left(&phase_name(page, phase), columns + 2);
     let excess = right(&difference(phase.excess_ns), DIFFERENCE);
-    page.line(&[Piece::from(format!("  {name}  {excess}"))]);
+    let is_unusual = phase.phase.is_some_and(|phase| !phase.is_usual && phase.path != [OUTSIDE]);
+    let unusual = if is_unusual { "  a phase that the typical request does not have" } else { "" };
+    page.wrapped(&[Piece::from(format!("  {name}  {excess}"))], columns + 6, words(unusual, Emphasis::None));
     for part in &phase.parts {
         let is_visible = part.excess_ns.unsigned_abs() >= phase.excess_ns.unsigned_abs() / VISIBLE;
         if part.part.is_none() && !is_visible {

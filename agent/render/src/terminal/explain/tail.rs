@@ -31,11 +31,7 @@ pub(super) fn sentence(page: &mut Page, group: &Group, explained: &Explained) {
         return;
     }
     let Some((tail, leading)) = explained.leading() else { return };
-    let named = match group.headline {
-        Headline::Cause { cause, .. } => tail.causes.iter().find(|one| one.cause == cause).unwrap_or(leading),
-        Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => leading,
-    };
-    let TailCause { cause, share, requests, .. } = named;
+    let TailCause { cause, share, requests, .. } = leading;
     let words = format!(
         "{} is {} of what the {} above {} ({}) took longer than typical, and the main cause of {}",
         cause.name(),
@@ -124,7 +120,7 @@ fn lines(tails: &[Tail], is_long: bool, unicode: bool) -> Vec<(String, Vec<Piece
 
 type PartKey = (Vec<Untrusted>, Cause);
 
-/// The parts to show, the largest of the first tail first.
+/// The parts to show: causes by their shares of the first tail, phases of each by theirs.
 fn rows(tails: &[Tail]) -> Vec<PartKey> {
     let mut rows: Vec<PartKey> = Vec::new();
     for part in tails.iter().flat_map(|tail| &tail.parts).filter(|part| part.share.abs() >= SHOWN) {
@@ -134,6 +130,9 @@ fn rows(tails: &[Tail]) -> Vec<PartKey> {
         }
     }
     rows.truncate(ROWS);
+    let causes = tails.first().map_or(&[][..], |tail| &tail.causes);
+    let rank = |cause: Cause| causes.iter().position(|one| one.cause == cause).unwrap_or(usize::MAX);
+    rows.sort_by_key(|(_, cause)| rank(*cause));
     rows
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Requests and waits are made up; nothing here asks a terminal.
 
+mod groups;
+
 use std::{convert::Infallible, path::PathBuf};
 
 use guestscope_contract::Account;
@@ -46,7 +48,41 @@ pub(super) fn facts() -> ExplainFacts {
 pub(super) fn explained(requests: &[Request], waits: Vec<Wait>, wanted: Wanted) -> Explanation {
     let mut explanation = Explanation::new(|| requests.iter().cloned(), wanted);
     let Ok(()) = explanation.add_waits(waits.into_iter().map(Ok::<_, Infallible>));
+    one_story(&explanation);
     explanation
+}
+
+/// Whatever is explained: headline, table and advice begin with the same cause, and so do those of the JSON.
+fn one_story(explanation: &Explanation) {
+    let facts = ExplainFacts { shown: Shown::Slowest(2), ..facts() };
+    let json = serde_json::from_str(&render_explanation_json(explanation, &facts));
+    let json: serde_json::Value = json.expect("it is JSON");
+    let text = render_explanation(explanation, &facts, Style { width: 400, ..UNICODE });
+    let lines: Vec<&str> = text.lines().collect();
+    let told = |begin: &str, after: usize| {
+        let begins = lines.iter().enumerate().filter(|(_, line)| line.starts_with(begin));
+        begins.filter_map(|(at, _)| lines.get(at + after).map(|line| (*line).to_owned())).collect::<Vec<_>>()
+    };
+    let (mut advice, mut table) =
+        (told("advice  ", 0).into_iter(), told("over typical, mean  ", 1).into_iter());
+    for group in json["groups"].as_array().expect("there are groups") {
+        let leading = group["tails"][0]["causes"][0]["cause"].as_str();
+        let headline = group["headline"]["cause"].as_str();
+        assert!(headline.is_none() || leading.is_none() || headline == leading, "{group:#}");
+        let first = group["advice"][0]["cause"].as_str();
+        assert!(first.is_none() || first == leading.or(headline).or(first), "{group:#}");
+        if let Some(first) = first {
+            let line = advice.next().unwrap_or_default();
+            assert!(line.starts_with(&format!("advice        {first}: ")), "{text}");
+        }
+        if let Some(leading) = leading.filter(|_| group["headline"]["kind"] != "nothing_stands_out") {
+            let row = table.next().unwrap_or_default();
+            assert!(
+                row.split_whitespace().any(|word| word == leading) || row.starts_with(['r', 'a']),
+                "{text}"
+            );
+        }
+    }
 }
 
 /// A wait in the phase of this name: blocked, throttled and in the run queue for so many us.
@@ -235,7 +271,7 @@ fn what_is_folded_is_advised_to_be_seen_first() {
             advised(&explanation.summary.groups[0], &explanation.groups[0], &explanation.circle, &facts);
         (advised[0].cause, advised[0].advice.text.clone())
     };
-    let known = crate::analyze::advice::for_cause("other").expect("there is advice").text;
+    let known = crate::analyze::advice::for_cause("other.unseen").expect("there is advice").text;
     assert_eq!(advice(Fidelity::Full), ("other", known));
     assert!(advice(Fidelity::Procfs).1.starts_with("Here it is all waiting but for a CPU"));
 }

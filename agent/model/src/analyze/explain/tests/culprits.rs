@@ -28,10 +28,91 @@ fn a_wait_for_a_cpu_is_of_those_who_used_it_by_their_time() {
     ];
     assert_eq!((waits.count, waits.total_ns, by), (1, 10_000_000, expected.to_vec()));
     let group = &explanation.groups[0];
-    let used = [Whose::Own, Whose::Stranger].map(|whose| group.used_ns(whose, &explanation.circle));
-    assert_eq!(used, [3_000_000, 6_000_000]);
-    let advised = group.advised(&explanation.summary.groups[0], false, &explanation.circle);
-    assert!(advised[0].advice.text.starts_with("Others had the CPUs"), "{advised:?}");
+    let behind = group.behind(Cause::Account(Account::Runq), &explanation.circle);
+    assert_eq!(behind.used_ns(), [(Whose::Stranger, 6_000_000), (Whose::Own, 3_000_000)]);
+    assert_eq!((behind.waits, behind.total_ns), (1, 10_000_000));
+}
+
+/// Each group that had a quarter of the time gets its advice, the largest first; pools that spin get that of
+/// their library.
+#[rstest]
+#[case::strangers([1, 0, 0, 9], 0, &[(Whose::Stranger, "Others had the CPUs")])]
+#[case::own([9, 1, 1, 0], 0, &[(Whose::Own, "Its own threads had the CPUs: start fewer")])]
+#[case::own_second([4, 0, 0, 6], 0, &[(Whose::Stranger, "Others had"), (Whose::Own, "Its own threads had")])]
+#[case::spinning([4, 0, 0, 6], 90, &[(Whose::Stranger, "Others had"), (Whose::Own, "Its own threads had the CPUs, and waited there by spinning: ONNX")])]
+#[case::hardly_spinning([9, 0, 0, 0], 20, &[(Whose::Own, "Its own threads had the CPUs: start fewer")])]
+#[case::siblings([0, 8, 0, 2], 90, &[(Whose::Sibling, "Other processes of the same run")])]
+#[case::agent([1, 0, 8, 1], 0, &[(Whose::Agent, "guestscope itself")])]
+fn advice_follows_from_who_had_the_cpu(
+    #[case] used_ms: [u64; 4],
+    #[case] spinning: u64,
+    #[case] expected: &[(Whose, &str)],
+) {
+    let requests = run_with(Account::Runq, 60_000_000);
+    let mut one = wait(&requests[94], Account::Runq, [0, 0, 10_000_000]);
+    let pids = [one.thread.tgid, 801, 802, 803];
+    let user = |(pid, ms)| QueueUser { comm: "some".into(), pid, ns: ms * 1_000_000 };
+    one.users.listed = pids.into_iter().zip(used_ms).filter(|(_, ms)| *ms > 0).map(user).collect();
+    let mut explanation = with_waits(explain(&requests, Wanted::Slowest(10)), vec![one]);
+    explanation.circle.agent_pid = Some(802);
+    explanation.circle.spun = vec![("libonnxruntime", 7)];
+    let threads = [pids[0], 801].map(|pid| {
+        let mut thread = samples::thread(pid + 50, pid, "worker", &[]);
+        (thread.counts.sample_user, thread.counts.sample_spin) = (100 - spinning, spinning);
+        Ok::<_, Infallible>(thread)
+    });
+    let Ok(()) = explanation.add_threads(threads.into_iter());
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false, &explanation.circle);
+    assert_eq!(advised.len(), expected.len(), "{advised:?}");
+    for (one, (whose, begin)) in advised.iter().zip(expected) {
+        assert_eq!((one.cause, one.group), ("runq", Some(*whose)));
+        assert!(one.advice.text.starts_with(begin), "{one:?}");
+    }
+}
+
+/// Round trips that the kernel measured speak of the way; a Unix socket has none.
+#[rstest]
+#[case::far(4_000_000, advice::ON_THE_WAY)]
+#[case::near(1_000_000, "net")]
+#[case::none(0, "net")]
+fn advice_on_the_way_to_a_peer_needs_one(#[case] way_ns: u64, #[case] expected: &str) {
+    let mut requests = run_with(Account::Net, 10_000_000);
+    for phase in &mut requests[94].phases {
+        phase.counts.net_round_trip_ns = way_ns;
+    }
+    let explanation = explain(&requests, Wanted::Number(94));
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
+}
+
+/// Waits that are not shown are not referred to.
+#[rstest]
+#[case::shown(true, "other")]
+#[case::too_short(false, advice::UNSEEN)]
+fn advice_on_other_waits_refers_to_them_where_there_are_some(#[case] shown: bool, #[case] expected: &str) {
+    let requests = run_with(Account::Other, 10_000_000);
+    let long = Wait { syscall: Some(9), ..wait(&requests[94], Account::Other, [9_000_000, 0, 0]) };
+    let explanation =
+        with_waits(explain(&requests, Wanted::Number(94)), shown.then_some(long).into_iter().collect());
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
+}
+
+/// Busy-waiting is of a library where it is known which one.
+#[rstest]
+#[case::known(&[("libgomp", 70)], "It waited by spinning: GCC's OpenMP (libgomp)")]
+#[case::the_driver(&[("libcuda", 70)], "It waited by spinning: NVIDIA's driver (libcuda) spins while it waits for the GPU")]
+#[case::not_known(&[], "A parallel runtime waited by spinning")]
+fn advice_on_spinning_names_the_library(#[case] spun: &[(&'static str, u64)], #[case] expected: &str) {
+    let mut requests = run_with(Account::Cpu, 60_000_000);
+    for phase in &mut requests[94].phases {
+        (phase.counts.sample_user, phase.counts.sample_spin) = (1, 29);
+    }
+    let mut explanation = explain(&requests, Wanted::Number(94));
+    explanation.circle.spun = spun.to_vec();
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    assert_eq!(advised[0].cause, "cpu.spin");
+    assert!(advised[0].advice.text.starts_with(expected), "{advised:?}");
 }
 
 /// Advice on waiting for another side is wrong where the thread's own reads were under way, and only there.

@@ -1,0 +1,95 @@
+//! What was behind the waits of one cause, over all explained requests.
+//!
+//! Yields [`Behind`], from one walk through the requests.
+
+use super::{
+    By, Case,
+    culprit::Culprit,
+    explained::Explained,
+    whose::{Circle, Whose},
+};
+use crate::analyze::cause::Cause;
+
+/// The waits of one cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// Waits by culprit, most of the time first. For helpers: what their own waits were for.
+    pub by: Vec<OfGroup>,
+    /// Their time, ns.
+    pub total_ns: u64,
+    /// Number of long waits.
+    pub waits: u64,
+}
+
+/// Waits on one culprit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfGroup {
+    /// Whose process had the CPU, in waits for one. A server of several processes can have the same one among
+    /// its siblings and, in its own requests, as itself.
+    pub group: Option<Whose>,
+    /// The waits.
+    pub by: By,
+}
+
+impl Behind {
+    /// Time for which processes of each group had the CPU, the longest first, ns.
+    pub fn used_ns(&self) -> Vec<(Whose, u64)> {
+        let of = |group: Whose| {
+            let theirs = self.by.iter().filter(|one| one.group == Some(group));
+            (group, theirs.map(|one| one.by.ns).fold(0, u64::saturating_add))
+        };
+        let mut used: Vec<(Whose, u64)> = Whose::ALL.into_iter().map(of).filter(|(_, ns)| *ns > 0).collect();
+        used.sort_by_key(|&(group, ns)| (std::cmp::Reverse(ns), group));
+        used
+    }
+
+    /// What more than half of the time was for.
+    pub(super) fn most(&self) -> Option<&Culprit> {
+        let first = self.by.first().filter(|one| one.by.ns > self.total_ns / 2);
+        first.map(|one| &one.by.culprit)
+    }
+
+    fn add(&mut self, one: &By, group: Option<Whose>) {
+        self.total_ns = self.total_ns.saturating_add(one.ns);
+        let is_it = |known: &mut OfGroup| known.group == group && known.by.culprit.takes(&one.culprit);
+        match self.by.iter_mut().find_map(|known| is_it(known).then_some(known)) {
+            Some(OfGroup { by, .. }) => {
+                by.count += one.count;
+                by.ns = by.ns.saturating_add(one.ns);
+                by.kept_ns = by.kept_ns.saturating_add(one.kept_ns);
+            }
+            None => self.by.push(OfGroup { group, by: one.clone() }),
+        }
+    }
+}
+
+impl Explained {
+    /// What was behind the long waits of one cause in the explained requests.
+    pub fn behind(&self, cause: Cause, circle: &Circle) -> Behind {
+        let mut behind = Behind::default();
+        for case in &self.cases {
+            let parts = case.phases.iter().flat_map(|phase| &phase.parts);
+            for part in parts.filter(|part| part.cause == cause && part.excess_ns > 0) {
+                let helpers = part.evidence.helpers.iter();
+                let own = part.evidence.waits.iter().filter(|_| !matches!(cause, Cause::Helper(_)));
+                behind.waits += own.clone().map(|waits| waits.count).sum::<u64>();
+                if matches!(cause, Cause::Helper(_)) {
+                    behind.waits += helpers.clone().map(|helper| helper.count).sum::<u64>();
+                }
+                for one in own.flat_map(|waits| &waits.by).chain(helpers.flat_map(|helper| &helper.by)) {
+                    behind.add(one, circle.group(&one.culprit, case));
+                }
+            }
+        }
+        behind.by.sort_by_key(|one| std::cmp::Reverse(one.by.ns));
+        behind
+    }
+}
+
+impl Circle {
+    /// Whose process a culprit is to a request; none unless it had the CPU.
+    pub fn group(&self, culprit: &Culprit, case: &Case) -> Option<Whose> {
+        let Culprit::Ran { pid, .. } = culprit else { return None };
+        Some(self.whose(*pid, case.pid))
+    }
+}
