@@ -99,7 +99,7 @@ fn a_run_that_goes_on_or_was_cut_off() {
     let text = explain(&path, &["--slowest", "1"], 0);
     assert!(text.starts_with("40 requests"), "{text}");
     assert!(text.contains("\nopen          the run is still being written, or was cut off"), "{text}");
-    assert!(text.contains("1 wait of 30.0 ms ended by thread 4711"), "{text}");
+    assert!(text.contains("1 wait of 30.0 ms in futex, ended by thread 4711"), "{text}");
     // Requests that are written later are found by the next call.
     usual(60)[40..].iter().for_each(|request| folder.append_request(request));
     folder.flush();

@@ -157,13 +157,9 @@ impl Words<'_> {
         // The call of a wait whose end says nothing stands in front already.
         let by: Vec<By> = waits.by.iter().filter(|by| !by.is_call() || calls.is_empty()).cloned().collect();
         let culprits = self.culprits(&self.with_groups(&by), waits.total_ns);
-        clauses.push(
-            [times, calls, culprits]
-                .into_iter()
-                .filter(|text| !text.is_empty())
-                .collect::<Vec<_>>()
-                .join(" "),
-        );
+        let between = if calls.is_empty() { " " } else { ", " };
+        let times = if calls.is_empty() { times } else { format!("{times} {calls}") };
+        clauses.push(if culprits.is_empty() { times } else { format!("{times}{between}{culprits}") });
         let took = waits.longest.first().and_then(|longest| longest.took_tid);
         let took = took.filter(|tid| part.cause == RUNQ && self.threads.contains_key(tid));
         clauses.extend(took.map(|tid| format!("the longest began when {} took the CPU", self.thread(tid))));
