@@ -22,6 +22,7 @@ use super::{
     culprit::Culprit,
     held::Locks,
     helped::{self, HelperWaits},
+    holders::holders,
     spans::own_spans,
     waits::{Waits, portions},
 };
@@ -349,19 +350,6 @@ impl Trail {
         let queued_ns = latency_ns(request).saturating_sub(root.duration_ns);
         Self { spans: spans.collect(), places, phase_of, tids, queued_ns, duration_ns: root.duration_ns, own }
     }
-}
-
-/// What had the threads of the phases at a place while these were suspended.
-fn holders(
-    request: &Request,
-    located: &Located,
-    place: PlaceId,
-    own: &HashMap<PlaceId, Events>,
-) -> Option<Waits> {
-    let held_ns = own.get(&place).map_or(0, |own| counts::event(own, Metric::SuspendedHeld));
-    let here = request.phases.iter().zip(&located.places).filter(|(_, of)| **of == place);
-    let holders = here.filter_map(|(phase, _)| phase.holder.as_deref());
-    (held_ns > 0).then(|| Waits::of_holders(held_ns, holders))
 }
 
 fn sampled(part: &Part, own: &Events, usual: &Usual, place: PlaceId) -> Option<Sampled> {

@@ -14,6 +14,7 @@ mod ending;
 mod explained;
 mod held;
 mod helped;
+mod holders;
 mod reading;
 mod spans;
 mod tail;
