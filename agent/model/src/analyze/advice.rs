@@ -16,6 +16,8 @@ const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/advice.json"));
 pub const IN_FLIGHT: &str = "poll.in_flight";
 /// Key of the advice on reads and writes that a control group's limit held back.
 pub const HELD_BACK: &str = "block_io.held_back";
+/// Key of the advice on page faults that waited for no device.
+pub const WITHOUT_READS: &str = "fault.without_reads";
 /// Key of the advice on waits for the lock of the address space.
 pub const ADDRESS_SPACE: &str = "address_space";
 /// Key of the advice on phases whose thread did other work while they were suspended.
@@ -168,7 +170,8 @@ mod tests {
     /// Keys by whose processes had the CPU.
     const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
     /// Those of what most waits of a cause were for.
-    const OF_WAITS: [&str; 6] = [IN_FLIGHT, HELD_BACK, HELD_UP, ADDRESS_SPACE, UNSEEN, ON_THE_WAY];
+    const OF_WAITS: [&str; 7] =
+        [IN_FLIGHT, HELD_BACK, HELD_UP, ADDRESS_SPACE, WITHOUT_READS, UNSEEN, ON_THE_WAY];
     /// Those with libraries that busy-wait.
     const OF_SPINNERS: [&str; 2] = [SPINNING, OWN_SPINNING];
 

@@ -43,6 +43,12 @@ impl Behind {
         used
     }
 
+    /// Whether waits are known, and none of them was for a device.
+    pub(super) fn is_without_devices(&self) -> bool {
+        let is_device = |one: &OfGroup| matches!(one.by.culprit, Culprit::Device { .. });
+        self.waits > 0 && !self.by.iter().any(is_device)
+    }
+
     /// What more than half of the time was for.
     pub(super) fn most(&self) -> Option<&Culprit> {
         let first = self.by.first().filter(|one| one.by.ns > self.total_ns / 2);

@@ -108,9 +108,11 @@ impl Culprit {
             }
             Some(_) | None => {}
         }
+        if let Some(tid) = wait.waker_tid.filter(|_| waits_for_address_space(wait)) {
+            return Culprit::AddressSpace { tid };
+        }
         match (wait.blame, wait.waker_tid) {
             (Some(blame), _) => Culprit::Kept(Blame { ns: 0, ..blame }),
-            (None, Some(tid)) if waits_for_address_space(wait) => Culprit::AddressSpace { tid },
             (None, Some(tid)) => Culprit::Woken { tid },
             (None, None) if wait.timed_out() => {
                 wait.beside_tid.map_or(Culprit::TimedOut, |tid| Culprit::Beside { tid })

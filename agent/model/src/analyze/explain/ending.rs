@@ -172,6 +172,9 @@ impl Explained {
             _ if cause == Cause::Suspended && i128::from(behind.total_ns) * 2 >= self.excess_by(cause) => {
                 advice::HELD_UP
             }
+            _ if cause == Cause::Account(Account::Fault) && behind.is_without_devices() => {
+                advice::WITHOUT_READS
+            }
             _ if cause == Cause::Account(Account::Other) && behind.waits == 0 => advice::UNSEEN,
             _ if cause == Cause::Account(Account::Net) && self.is_on_the_way() => advice::ON_THE_WAY,
             _ => cause.name(),

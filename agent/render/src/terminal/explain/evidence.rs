@@ -212,7 +212,11 @@ impl Words<'_> {
             Culprit::Kept(blame) => self.blamed(*blame, by.kept_ns),
             Culprit::Woken { tid } => format!("ended by {}", self.thread(*tid)),
             Culprit::AddressSpace { tid } => {
-                format!("for the lock of its address space, held by {}", self.thread(*tid))
+                let kept = match by.kept_ns {
+                    0 => String::new(),
+                    ns => format!(", which could not run for {} of it", duration(ns)),
+                };
+                format!("for the lock of its address space, held by {}{kept}", self.thread(*tid))
             }
             Culprit::Held { tid } => format!("timed out until {} released it", self.thread(*tid)),
             Culprit::Beside { tid } => format!("timed out while {} ran", self.thread(*tid)),

@@ -98,6 +98,34 @@ fn advice_on_other_waits_refers_to_them_where_there_are_some(#[case] shown: bool
     assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
 }
 
+/// A fault that a thread in a call for memory ended waited for the address space, whatever kept that thread;
+/// only a device reads back.
+#[rstest]
+#[case::another_unmapped(Some(libc::SYS_munmap), false, advice::ADDRESS_SPACE)]
+#[case::the_memory_was_read_from_outside(Some(libc::SYS_read), false, advice::ADDRESS_SPACE)]
+#[case::a_page_came(None, true, "fault")]
+#[case::nothing_was_read(None, false, advice::WITHOUT_READS)]
+fn advice_on_faults_follows_from_what_ended_them(
+    #[case] call: Option<libc::c_long>,
+    #[case] is_read: bool,
+    #[case] expected: &str,
+) {
+    let requests = run_with(Account::Fault, 10_000_000);
+    let io = is_read.then(|| WaitedIo { name: "vda".into(), ..WaitedIo::default() });
+    let waker_syscall = call.map(|call| u32::try_from(call).expect("a number"));
+    let blame = call.map(|_| Blame { tid: 77, account: Account::Runq, ns: 5_000_000, depth: 1 });
+    let one = Wait {
+        io,
+        waker_tid: call.map(|_| 77),
+        waker_syscall,
+        blame,
+        ..wait(&requests[94], Account::Fault, [9_000_000, 0, 0])
+    };
+    let explanation = with_waits(explain(&requests, Wanted::Number(94)), vec![one]);
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
+}
+
 /// Busy-waiting is of a library where it is known which one.
 #[rstest]
 #[case::known(&[("libgomp", 70)], "It waited by spinning: GCC's OpenMP (libgomp)")]
