@@ -100,7 +100,7 @@ fn names_a_call(blamed: &str) -> bool {
     })
 }
 
-/// Whether this is one of the wanted advices: those on limits name a place.
+/// Whether this is one of the wanted pieces of advice: those on limits name a place.
 fn advised(first: &Value, wanted: &[&str]) -> bool {
     wanted.iter().any(|key| {
         let advice = advice::for_cause(key).unwrap_or_else(|| panic!("no such advice: {key}"));

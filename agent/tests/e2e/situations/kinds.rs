@@ -135,7 +135,7 @@ pub(super) const KINDS: &[Kind] = &[
         &["not tracked"],
     )
     .with(&["--max-threads", "8"]),
-    kind("loop-blocked", &["suspended"], &["rerank"], &["suspended"]),
-    kind("fork-large", &["fault", "lock"], &["{forker_tid} (forker)"], &["lock", "other"])
+    kind("loop-blocked", &["suspended"], &["rerank"], &["suspended.held"]),
+    kind("fork-large", &["fault", "lock"], &["{forker_tid} (forker)"], &["address_space"])
         .never(&["read back from"]),
 ];
