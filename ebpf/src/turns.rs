@@ -17,7 +17,7 @@ use crate::{
     emit,
     maps::{
         LAST_TURNS, OFFSET_RUNQUEUE_CLOCK, OFFSET_RUNQUEUE_LENGTH, OFFSET_TASK_COMM,
-        OFFSET_TASK_LAST_ARRIVAL, QUEUE,
+        OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_LEADER, QUEUE,
     },
     memory::{Memory, load},
     steal,
@@ -65,8 +65,10 @@ pub(crate) fn ends<M: Memory>(prev: Task<M>, is_awaited: bool) {
         (*turn).until_ns = until_ns;
         (*turn).tid = prev.tid();
         (*turn).tgid = prev.tgid();
-        // Two words instead of a call.
-        let comm = prev.address().add(OFFSET_TASK_COMM.load() as usize);
+        // The process's name: threads have names of their own. Two words instead of a call.
+        let has_leader = OFFSET_TASK_LEADER.load() != 0;
+        let leader = if has_leader { prev.follow(&OFFSET_TASK_LEADER) } else { prev.address() };
+        let comm = leader.add(OFFSET_TASK_COMM.load() as usize);
         let into: *mut u64 = (&raw mut (*turn).comm).cast();
         core::ptr::write_volatile(into, M::read(comm));
         core::ptr::write_volatile(into.add(1), M::read(comm.add(8)));

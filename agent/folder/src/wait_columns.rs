@@ -122,7 +122,7 @@ fn users() -> Vec<Column<Wait>> {
             }),
             optional: true,
         };
-        columns.push(Column::new(comm, "the name of its last thread there", word));
+        columns.push(Column::new(comm, "the name of that process", word));
         let set = |user: &mut QueueUser, value| user.ns = value;
         columns.push(number(place, ns, "its time on that CPU within the wait, ns", |user| user.ns, set));
     }

@@ -138,6 +138,12 @@ fn a_contender_waits_behind_the_other_one() {
             assert!(runq_ns > 0 && runq_ns <= whole_ns, "{runq_ns} of {whole_ns}");
             assert!(waits.iter().any(|wait| wait.ran_before_tid == other), "behind {other}: {waits:?}");
             assert!(waits.iter().any(|wait| wait.replaced_by_tid == other), "by {other}: {waits:?}");
+            let pid = seen.request(number).thread.tgid;
+            let own = waits.iter().flat_map(|wait| &wait.users.listed).filter(|user| user.pid == pid);
+            let names: Vec<&str> = own.map(|user| user.comm.stored()).collect();
+            assert!(names.iter().all(|name| *name != "contender"), "names of the process: {names:?}");
+            // Without the kernel's types the last thread alone is known.
+            assert!(!names.is_empty() || waits.iter().all(|wait| wait.users.total_ns() == 0), "{waits:?}");
         }
     });
 }

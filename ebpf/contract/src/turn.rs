@@ -31,7 +31,7 @@ pub struct Turn {
     pub tid: u32,
     /// Process number.
     pub tgid: u32,
-    /// Name of the thread.
+    /// Name of its process: that of the thread that leads it.
     pub comm: [u8; COMM_BYTES],
 }
 
@@ -58,7 +58,7 @@ pub struct CpuUser {
     pub tid: u32,
     /// Process number.
     pub tgid: u32,
-    /// Name of that thread.
+    /// Name of the process.
     pub comm: [u8; COMM_BYTES],
 }
 

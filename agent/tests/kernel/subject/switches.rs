@@ -55,7 +55,11 @@ pub(crate) fn pin(cpu: usize) {
 /// Two threads compete for one CPU.
 fn contend(subject: &Subject) {
     pin(cpus()[0]);
-    subject.clerks(2, |thread, clerk| clerk.book("work", thread as u64 + 1, || burn(CPU_NS / 2)));
+    subject.clerks(2, |thread, clerk| {
+        // Whoever had the CPU is known by the name of its process, not by this one.
+        nix::sys::prctl::set_name(c"contender").expect("a thread may name itself");
+        clerk.book("work", thread as u64 + 1, || burn(CPU_NS / 2));
+    });
 }
 
 /// Two threads on one CPU yield to each other.
