@@ -8,18 +8,18 @@ pub(crate) const INET: u16 = 2;
 pub(crate) const INET6: u16 = 10;
 
 /// Between requests.
-pub(crate) const IDLE: u32 = 0;
+pub(crate) const IDLE: u16 = 0;
 /// Something was received and nothing sent since.
-pub(crate) const OPEN: u32 = 1;
+pub(crate) const OPEN: u16 = 1;
 /// Something was sent since.
-pub(crate) const ANSWERED: u32 = 2;
+pub(crate) const ANSWERED: u16 = 2;
 /// Something was received by a goroutine that has ended, and nothing sent since: the next goroutine or thread
 /// of the process that receives more of the request has it then.
-pub(crate) const LEFT: u32 = 3;
+pub(crate) const LEFT: u16 = 3;
 
 /// State of a socket's request, if this process has received one over it; else [`IDLE`].
 #[inline(always)]
-pub(crate) fn state(socket: u64, tgid: u32) -> u32 {
+pub(crate) fn state(socket: u64, tgid: u32) -> u16 {
     let Some(connection) = CONNECTIONS.get_ptr(socket) else { return IDLE };
     // SAFETY: a value of a map.
     unsafe {
@@ -30,13 +30,24 @@ pub(crate) fn state(socket: u64, tgid: u32) -> u32 {
     }
 }
 
-/// The goroutine that has received a socket's request ends.
+/// The goroutine with this element of calls has received a socket's request.
 #[inline(always)]
-pub(crate) fn leave(socket: u64, tgid: u32) {
+pub(crate) fn carries(socket: u64, carrier: u64) {
+    if let Some(connection) = CONNECTIONS.get_ptr_mut(socket) {
+        // SAFETY: a value of a map.
+        unsafe { core::ptr::write_volatile(&raw mut (*connection).carrier, carrier as u16) };
+    }
+}
+
+/// The goroutine with this element of calls ends: if it has received the socket's last request, and nobody
+/// has answered, that is left.
+#[inline(always)]
+pub(crate) fn leave(socket: u64, tgid: u32, carrier: u64) {
     let Some(connection) = CONNECTIONS.get_ptr_mut(socket) else { return };
     // SAFETY: a value of a map.
     unsafe {
-        if (*connection).tgid == tgid && (*connection).state == OPEN {
+        let is_its = (*connection).tgid == tgid && (*connection).carrier == carrier as u16;
+        if is_its && (*connection).state == OPEN {
             core::ptr::write_volatile(&raw mut (*connection).state, LEFT);
         }
     }
@@ -57,7 +68,9 @@ pub(crate) struct Connection {
     pub(crate) end: u64,
     /// The process with its request.
     pub(crate) tgid: u32,
-    pub(crate) state: u32,
+    pub(crate) state: u16,
+    /// Element of the calls of the goroutine that received its request; 0 for none.
+    pub(crate) carrier: u16,
     pub(crate) watch: u32,
     pub(crate) framing: Framing,
     /// Address of its socket. Read from here it is a number to the verifier, which allows arithmetic.

@@ -86,7 +86,7 @@ unsafe fn turn(kept: *mut Turns, number: u64) -> *mut Turn {
     // SAFETY: an empty instruction, so that the compiler keeps the mask, the verifier's bound, with the use;
     // the index is inside the array.
     unsafe {
-        core::arch::asm!("{index} &= 127", index = inout(reg) index, options(nomem, nostack));
+        core::arch::asm!("{index} &= 255", index = inout(reg) index, options(nomem, nostack));
         (&raw mut (*kept).turns).cast::<Turn>().add(index as usize)
     }
 }
@@ -157,3 +157,6 @@ pub(crate) extern "C" fn add_turn(cpu: u32, number: u64, from_ns: u64) -> u64 {
     }
     1
 }
+
+// The mask of `turn`.
+const _: () = assert!(TURNS == 256);

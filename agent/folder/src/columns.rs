@@ -230,12 +230,20 @@ fn holder() -> [Column<PhaseRow>; 3] {
         optional: true,
     };
     [
-        number(
+        Column::new(
             "held_by_request",
-            "request whose phase had the thread for the longest time while this one was suspended; 0 for code \
-             outside of phases",
-            |holder| holder.request,
-            |holder, number| holder.request = number,
+            "request whose phase had the thread for the longest time while this one was suspended; 0 for none",
+            Access::Integer {
+                width: Width::Unsigned,
+                get: Box::new(|row: &PhaseRow| {
+                    row.phase.holder.as_deref().map_or(0, |holder| holder.request)
+                }),
+                set: each(|row: &mut PhaseRow, number| {
+                    if number != 0 {
+                        of(row).request = number;
+                    }
+                }),
+            },
         ),
         Column::new("held_by_phase", "that phase; none for code outside of phases", phase),
         number("held_by_ns", "its time there meanwhile, ns", |holder| holder.ns, |holder, ns| holder.ns = ns),

@@ -11,11 +11,11 @@
 use crate::{COMM_BYTES, Header};
 
 /// Turns that are kept of each CPU: a power of two, since it is also a mask. With slices of 3 ms these are
-/// the last 380 ms in which threads were queued; with short turns only, 13 ms.
-pub const TURNS: usize = 128;
-/// Shorter turns are added up until their sum is as long, ns: a tenth of the shortest wait that is reported
+/// the last 760 ms in which threads were queued; with short turns only, 6 ms at least.
+pub const TURNS: usize = 256;
+/// Shorter turns are added up until their sum is as long, ns: a quarter of the shortest wait that is reported
 /// by default.
-pub const SHORT_NS: u64 = 100_000;
+pub const SHORT_NS: u64 = 25_000;
 /// Processes that a record distinguishes.
 pub const USERS: usize = 12;
 

@@ -2,8 +2,9 @@
 //!
 //! Hook: the software event cpu-clock of the observed program's threads, or of all CPUs. Yields counts by
 //! activity beside the thread's ledger, which edges carry. The saved syscall number distinguishes page faults
-//! from system calls. The address of the code identifies libraries that busy-wait (libgomp), and in those that
-//! compute as well (ONNX Runtime) the instructions there tell which of both it was; no stack is walked. It charges no time: the shares of the samples estimate how account `cpu` is composed.
+//! from system calls. The address of the code identifies libraries that busy-wait (libgomp), and in those
+//! that compute as well (ONNX Runtime) the instructions there tell which of both it was; no stack is walked.
+//! It charges no time: the shares of the samples estimate how account `cpu` is composed.
 
 use aya_ebpf::{
     bindings::bpf_pidns_info,

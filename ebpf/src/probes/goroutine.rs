@@ -136,6 +136,7 @@ pub(crate) extern "C" fn goroutine_carries(slot: u32, socket: u64) -> u64 {
             }
         } else if let Some(carried) = CARRIED.get_ptr_mut(carrier as u32) {
             *carried = if outermost_call(carrier) == 0 { socket } else { socket | WITHIN };
+            connections::carries(socket, carrier);
         }
     }
     0
@@ -178,7 +179,7 @@ pub(crate) fn goroutine_moves(ctx: ProbeContext) -> u32 {
         let is_last = function_calls::is_closing(cookie as u32) && !is_request;
         if event == GO_EXIT || token == 0 || is_last {
             if is_request {
-                connections::leave(carried(carrier) & !WITHIN, program as u32);
+                connections::leave(carried(carrier) & !WITHIN, program as u32, carrier);
             }
             carry(carrier, 0);
             let found =

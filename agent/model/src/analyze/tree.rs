@@ -224,8 +224,9 @@ impl Leaves {
     /// time that its parent never had: it stays out, so that no part is negative or counted twice.
     pub(super) fn of(request: &Request, located: &Located) -> Self {
         let mut left: Vec<Split> = Vec::with_capacity(request.phases.len());
-        // What each phase has left for nested ones. A phase that leaves its thread before the one around it is
-        // suspended for longer, and this one has the time on the CPU: only sums tell that phases overlap.
+        // What each phase has left for nested ones. A nested phase leaves its thread some microseconds before
+        // the phase around it: for these the inner one is suspended while the outer one is on a CPU. So their
+        // sums tell whether phases overlap, not their causes.
         let mut room: Vec<u128> = Vec::with_capacity(request.phases.len());
         let mut overlapping_ns = 0;
         for (index, (phase, &parent)) in request.phases.iter().zip(&located.parents).enumerate() {

@@ -128,15 +128,18 @@ pub(super) fn can_end(account: Account, waker_syscall: u16) -> bool {
 }
 
 /// Whether a wait was for the lock of an address space (`mmap_lock`): a fault without I/O, or a call that
-/// needs the lock, ended by a thread in a call that holds it.
+/// needs the lock, ended by a thread in a call that holds it. Readers of /proc keep calls waiting, but no
+/// faults. The end of `execve` wakes the parent of a `vfork`, which waits for no lock.
 pub fn waits_for_address_space(wait: &Wait) -> bool {
-    let is_in_memory_call = |syscall: Option<u32>, also: &[libc::c_long]| {
-        let call = syscall.and_then(calls_32::same);
+    let is_in = |syscall: Option<u32>, also: &[libc::c_long]| {
+        let call = syscall.and_then(calls_32::same).filter(|call| *call != libc::SYS_execve);
         call.is_some_and(|call| [MEMORY, OLD_MEMORY, also].iter().any(|table| table.contains(&call)))
     };
-    let is_fault = wait.account == Account::Fault && wait.io.is_none();
-    let needs_it = is_fault || wait.account == Account::Other && is_in_memory_call(wait.syscall, &[]);
-    needs_it && wait.waker_tid.is_some() && is_in_memory_call(wait.waker_syscall, &READS_OF_PROC)
+    let is_fault = wait.account == Account::Fault && wait.io.is_none() && is_in(wait.waker_syscall, &[]);
+    let is_call = wait.account == Account::Other
+        && is_in(wait.syscall, &[])
+        && is_in(wait.waker_syscall, &READS_OF_PROC);
+    (is_fault || is_call) && wait.waker_tid.is_some()
 }
 
 /// Whether only threads that share memory with the waiting one can end a wait in this call: a stranger in the
@@ -178,6 +181,8 @@ mod tests {
     #[case::unmaps_while_another_forks(Account::Other, libc::SYS_munmap, libc::SYS_clone, true)]
     #[case::unmaps_while_smaps_are_read(Account::Other, libc::SYS_munmap, libc::SYS_read, true)]
     #[case::faults_while_another_unmaps(Account::Fault, -1, libc::SYS_munmap, true)]
+    #[case::faults_while_a_page_is_read(Account::Fault, -1, libc::SYS_read, false)]
+    #[case::spawns(Account::Other, libc::SYS_clone, libc::SYS_execve, false)]
     #[case::faults_at_a_userfaultfd(Account::Fault, -1, libc::SYS_ioctl, false)]
     #[case::waits_for_a_child(Account::Other, libc::SYS_wait4, libc::SYS_exit_group, false)]
     #[case::unlocks(Account::Lock, libc::SYS_futex, libc::SYS_munmap, false)]

@@ -95,6 +95,7 @@ impl Pairing {
 
     /// Another phase is the innermost one of a thread from then on.
     pub(super) fn note_turn(&mut self, thread: ThreadId, now_ns: u64) {
+        let threads = self.threads.len();
         let Some(state) = self.threads.get_mut(thread) else { return };
         let Some(begin_ns) = state.occupied.turn(now_ns) else { return };
         let of_process = (thread.tgid, 0)..=(thread.tgid, u64::MAX);
@@ -104,7 +105,9 @@ impl Pairing {
         let top = state.stack.top().and_then(|top| Some((top.root, &self.open.get(&top.id)?.phase.name)));
         if let Some((root, name)) = top {
             let request = self.open.get(&root).map_or(0, |open| open.phase.request);
-            state.occupied.keep(Piece { begin_ns, end_ns: now_ns, root, request, name: name.clone() });
+            state
+                .occupied
+                .keep(Piece { begin_ns, end_ns: now_ns, root, request, name: name.clone() }, threads);
         }
     }
 
@@ -116,10 +119,12 @@ impl Pairing {
         if let Some((_, before_ns)) = away.left.filter(|(left, _)| *left == thread) {
             holders.extend(occupied::outside(before_ns, state.outside_ns(now)));
         }
-        let held_ns: u64 = holders.iter().map(|holder| holder.ns).sum();
+        let held_ns = holders.iter().map(|holder| holder.ns).fold(0, u64::saturating_add);
         let most_ns = now.time_ns.saturating_sub(away.since_ns);
-        open.phase.counts.suspended_held_ns += held_ns.min(most_ns);
+        let sum_ns = &mut open.phase.counts.suspended_held_ns;
+        *sum_ns = sum_ns.saturating_add(held_ns.min(most_ns));
         if open.children == 0 {
+            occupied::keep_longest(&mut holders);
             for holder in holders {
                 occupied::add(&mut open.holders, holder);
             }

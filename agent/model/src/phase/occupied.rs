@@ -14,6 +14,9 @@ use crate::untrusted::Untrusted;
 pub(super) const LEAST_NS: u64 = 500_000;
 /// Pieces that are kept of a thread, the latest ones.
 const PIECES: usize = 64;
+/// With more threads than this only [`FEW`] are kept of each, 56 bytes a piece: 15 MB with 65,536 threads.
+const MANY_THREADS: usize = 512;
+const FEW: usize = 4;
 /// Holders that are kept of a phase.
 const HOLDERS: usize = 4;
 
@@ -30,7 +33,7 @@ const BUSY: [Account; 7] = [
 
 /// Time of these accounts in which a thread does something, ns.
 pub(super) fn busy_ns(accounts: &Accounts) -> u64 {
-    BUSY.iter().map(|&account| accounts.get(account)).sum()
+    BUSY.iter().map(|&account| accounts.get(account)).fold(0, u64::saturating_add)
 }
 
 /// An interval in which one phase was the innermost one on a thread.
@@ -61,8 +64,10 @@ impl Occupied {
         (since_ns != 0 && now_ns.saturating_sub(since_ns) >= LEAST_NS).then_some(since_ns)
     }
 
-    pub(super) fn keep(&mut self, piece: Piece) {
-        if self.pieces.len() == PIECES {
+    /// Keeps a piece of one of so many threads.
+    pub(super) fn keep(&mut self, piece: Piece, threads: usize) {
+        let most = if threads > MANY_THREADS { FEW } else { PIECES };
+        while self.pieces.len() >= most {
             self.pieces.pop_front();
         }
         self.pieces.push_back(piece);
@@ -95,14 +100,14 @@ impl Away {
     }
 }
 
-/// Adds a holder to a short list, in place of the smallest one where there is no room.
+/// Adds a holder to a list; one that has no room is left out.
 pub(super) fn add(holders: &mut Vec<Holder>, new: Holder) {
     if new.ns == 0 {
         return;
     }
     let is_same = |known: &&mut Holder| known.request == new.request && known.phase == new.phase;
     if let Some(known) = holders.iter_mut().find(is_same) {
-        known.ns += new.ns;
+        known.ns = known.ns.saturating_add(new.ns);
     } else if holders.len() < PIECES {
         holders.push(new);
     }

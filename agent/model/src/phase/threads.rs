@@ -34,6 +34,11 @@ impl Threads {
         self.known.get_mut(&thread)
     }
 
+    /// Number of threads.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
     /// The thread, which is known from here on.
     pub(crate) fn meet(&mut self, thread: ThreadId, slot: u16) -> &mut ThreadState {
         if !self.known.contains_key(&thread) {

@@ -135,7 +135,7 @@ pub struct Phase {
 /// What a thread did while a phase was suspended that continued on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Number that the program gave to the request of that phase; 0 outside of phases.
+    /// Number that the program gave to the request of that phase; 0 if it gave none, and outside of phases.
     pub request: u64,
     /// Name of the phase; none for code outside of phases.
     pub phase: Option<Untrusted>,

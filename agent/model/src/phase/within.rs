@@ -39,7 +39,7 @@ impl Within {
         let mut spent = self.spent;
         if let Some(since) = self.since {
             for ((sum, now), before) in spent.0.iter_mut().zip(now.accounts.0).zip(since.accounts.0) {
-                *sum += now.saturating_sub(before);
+                *sum = sum.saturating_add(now.saturating_sub(before));
             }
         }
         spent

@@ -9,12 +9,8 @@ use super::{
 };
 
 /// What no situation of the table gives a reason to say; the first one only where its own work took longer.
-const NEVER: [&str; 4] = [
-    "virtual PMU",
-    "no request was marked",
-    "nothing that was seen says why",
-    "ran on other threads at once",
-];
+const NEVER: [&str; 4] =
+    ["virtual PMU", "no request was marked", "nothing that was seen says why", "overlapped in time"];
 
 /// Of advice that refers to a system call.
 const CALL_ABOVE: &str = "The system call of the waits above";
@@ -55,7 +51,7 @@ impl Verdict {
             }
         };
         let is_own = matches!(kind.expect, Expect::Cause { causes, .. } if causes.contains(&"cpu"));
-        let never = NEVER.iter().filter(|_| !is_own).chain(kind.never);
+        let never = NEVER.iter().skip(usize::from(is_own)).chain(kind.never);
         let mut lies: Vec<String> =
             never.filter(|pattern| says(pattern)).map(|&one| one.to_owned()).collect();
         if has(&told.explain, CALL_ABOVE) && !names_a_call(&told.blamed) {

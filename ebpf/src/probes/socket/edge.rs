@@ -53,7 +53,7 @@ pub(super) extern "C" fn socket_edge(slot: u32, what: u32, socket: u64, watch: u
 
 /// An end, with the library's word for its effect on the thread.
 #[inline(always)]
-pub(super) unsafe fn tell_end(ledger: *const Ledger, connection: *const Connection, state: u32, third: u64) {
+pub(super) unsafe fn tell_end(ledger: *const Ledger, connection: *const Connection, state: u16, third: u64) {
     let first = if state == OPEN { 0 } else { THREAD_AS_BEFORE };
     let what = Operation::End as u32 | (first as u32) << 8 | (third as u32) << 16;
     // SAFETY: the caller's: values of maps.

@@ -16,8 +16,19 @@ pub(super) extern "C" fn socket_known(socket: u64, end: u64, watch: u32, peer: u
     let peer = u64::from(peer);
     let [arrived_ns, taken_ns, last_ns] = [0; 3];
     let framing = Framing::default();
-    let new =
-        Connection { arrived_ns, taken_ns, last_ns, end, tgid: 0, state: IDLE, watch, framing, socket, peer };
+    let new = Connection {
+        arrived_ns,
+        taken_ns,
+        last_ns,
+        end,
+        tgid: 0,
+        state: IDLE,
+        carrier: 0,
+        watch,
+        framing,
+        socket,
+        peer,
+    };
     if CONNECTIONS.insert(socket, new, 0).is_ok() {
         peers::note(socket, peer);
     }

@@ -127,6 +127,7 @@ fn received<C: Arguments>(ctx: &C) -> i32 {
         }
         let now_ns = bpf_ktime_get_ns();
         (*connection).state = OPEN;
+        (*connection).carrier = 0;
         (*connection).tgid = (*ledger).tgid;
         (*connection).taken_ns = now_ns;
         let (slot, watch) = (u32::from((*ledger).slot), (*connection).watch);

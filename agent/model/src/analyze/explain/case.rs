@@ -159,7 +159,7 @@ impl Case {
             let (ns, typical_ns) = (mine.number_of(cause), usual.number_of(cause));
             let mut evidence = Evidence::default();
             if cause == Cause::Suspended && excess_ns > 0 {
-                evidence.waits = holders(request, located, place, &own);
+                evidence.waits = holders(request, located, place, &own, ns);
             }
             let part = Part { cause, excess_ns, ns, typical_ns, evidence };
             by_place.entry(place).or_default().push(part);

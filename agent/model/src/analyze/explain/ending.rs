@@ -6,7 +6,7 @@
 
 use super::{
     super::{Group, Headline, Span, advice, cause::Cause, cause::Overlay, moves},
-    By, Case,
+    By, Case, Compared,
     culprit::Culprit,
     explained::Explained,
     tail::TailCause,
@@ -172,10 +172,13 @@ impl Explained {
             _ if cause == Cause::Suspended && i128::from(behind.total_ns) * 2 >= self.excess_by(cause) => {
                 advice::HELD_UP
             }
-            _ if cause == Cause::Account(Account::Fault) && behind.is_without_devices() => {
+            _ if cause == Cause::Account(Account::Fault)
+                && behind.is_without_devices()
+                && !self.read_more(cause) =>
+            {
                 advice::WITHOUT_READS
             }
-            _ if cause == Cause::Account(Account::Other) && behind.waits == 0 => advice::UNSEEN,
+            _ if cause == Cause::Account(Account::Other) && behind.total_ns == 0 => advice::UNSEEN,
             _ if cause == Cause::Account(Account::Net) && self.is_on_the_way() => advice::ON_THE_WAY,
             _ => cause.name(),
         };
@@ -183,6 +186,15 @@ impl Explained {
             .then(|| advice::for_spinning(advice::SPINNING, &circle.spun))
             .flatten();
         known.or_else(|| advice::for_cause(key)).map(|advice| (None, advice)).into_iter().collect()
+    }
+
+    /// Whether the explained requests had more major faults, or more I/Os, than a typical one where a cause
+    /// took longer: waits too short to be recorded name no device.
+    fn read_more(&self, cause: Cause) -> bool {
+        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
+        let counts = parts.filter(|part| part.cause == cause).flat_map(|part| &part.evidence.counts);
+        let is_of_reads = |one: &&Compared| matches!(one.metric, Metric::FaultMajor | Metric::BlockIo);
+        counts.filter(is_of_reads).any(|one| one.count as f64 >= one.typical + 1.0)
     }
 
     /// The parts of the explained requests' excess that one cause explains, as far as they are more than

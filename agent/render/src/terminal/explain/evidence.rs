@@ -226,6 +226,7 @@ impl Words<'_> {
                 let up_to = if by.count > 1 { "up to " } else { "" };
                 format!("{up_to}{}", waits_for::in_flight(name, *most))
             }
+            Culprit::Phase { name: Some(name), request: Some(0) } => format!("{name} of another request"),
             Culprit::Phase { name: Some(name), request: Some(number) } => {
                 format!("{name} of request #{number}")
             }

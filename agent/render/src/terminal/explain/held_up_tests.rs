@@ -49,6 +49,6 @@ fn another_request_had_the_thread() {
 #[test]
 fn the_thread_was_free() {
     let text = text(&requests(|_| {})).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("was free most of that time"), "{text}");
+    assert!(text.contains("see what it awaited"), "{text}");
     assert!(!text.contains("was taken"), "{text}");
 }

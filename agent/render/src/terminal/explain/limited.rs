@@ -72,8 +72,8 @@ pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
     if let Some(first) = first
         && let Some(advice) = advice::for_limit(first.limit)
     {
-        // The first cause keeps the first place.
-        let place = advised.len().min(1);
+        // The first cause keeps the first place, or places.
+        let place = advised.iter().take_while(|one| one.cause == advised[0].cause).count();
         advised
             .insert(place, Advised { cause: first.cause.name(), group: None, naming: Naming::Limit, advice });
         advised.truncate(MOST);

@@ -102,7 +102,7 @@ fn advice_on_other_waits_refers_to_them_where_there_are_some(#[case] shown: bool
 /// only a device reads back.
 #[rstest]
 #[case::another_unmapped(Some(libc::SYS_munmap), false, advice::ADDRESS_SPACE)]
-#[case::the_memory_was_read_from_outside(Some(libc::SYS_read), false, advice::ADDRESS_SPACE)]
+#[case::another_read(Some(libc::SYS_read), false, advice::WITHOUT_READS)]
 #[case::a_page_came(None, true, "fault")]
 #[case::nothing_was_read(None, false, advice::WITHOUT_READS)]
 fn advice_on_faults_follows_from_what_ended_them(
