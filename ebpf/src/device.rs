@@ -107,7 +107,8 @@ pub(crate) fn ends(ledger: &Ledger, done_ns: u64) -> bool {
     is_within(ledger, done_ns) && ledger.ready_ns - done_ns <= AT_ONCE_NS
 }
 
-/// The device of the wait that has ended, and the flags of its record, by what the thread itself has submitted.
+/// The device of the wait that has ended, and the flags of its record, by what the thread itself has
+/// submitted.
 #[inline(always)]
 pub(crate) fn by_submission(ledger: &Ledger) -> (u32, u32) {
     let Some(last) = LAST_IOS.get_ptr(u32::from(ledger.slot)) else { return (NO_DEVICE, 0) };

@@ -1,9 +1,9 @@
 //! The last turns on each CPU, and whose they were while a tracked thread was queued.
 //!
-//! A turn is kept when it ends if another thread is queued on that CPU, or if a tracked thread comes next that
-//! has waited for long: so a switch on a CPU that nobody waits for costs one look at the queue's length. Of
-//! short turns only the length is added up; when the sum is worth a turn, the thread whose turn ends has all
-//! of it. As with samples, each process gets its share of many. Times are those of the run queue's clock,
+//! A turn is kept when it ends if another thread is queued on that CPU, or if a tracked thread comes next
+//! that has waited for long: so a switch on a CPU that nobody waits for costs one look at the queue's length.
+//! Of short turns only the length is added up; when the sum is worth a turn, the thread whose turn ends has
+//! all of it. As with samples, each process gets its share of many. Times are those of the run queue's clock,
 //! which the kernel has read for this switch already. Only where the kernel's types are known: without them
 //! each of some ten reads is a call.
 

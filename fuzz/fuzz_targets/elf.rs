@@ -1,5 +1,5 @@
-//! A program's file (ELF), in which phases are looked for: whatever it holds, there are places of probes or an
-//! error. The input is what is asked for, then the file.
+//! A program's file (ELF), in which phases are looked for: whatever it holds, there are places of probes or
+//! an error. The input is what is asked for, then the file.
 #![no_main]
 
 use guestscope_fuzz::program::{ASKED, look};

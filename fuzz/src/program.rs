@@ -1,5 +1,5 @@
-//! As much of the agent as reads programs' files, for the targets `elf` and `unwind`. Its sources are compiled
-//! in: the crates around them carry BPF programs, which take a compiler of their own.
+//! As much of the agent as reads programs' files, for the targets `elf` and `unwind`. Its sources are
+//! compiled in: the crates around them carry BPF programs, which take a compiler of their own.
 
 #[path = "../../agent/sources/src/function/code.rs"]
 mod code;

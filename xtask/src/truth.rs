@@ -1,8 +1,8 @@
 //! The verb `truth`: the long form of what the verb `test` judges by one experiment of each kind.
 //!
 //! Injected faults of random sizes, each judged alone, comparisons of a platform with and without one cause,
-//! and situations, of which the sentence is judged. Prints the tests' own table. It takes root and a machine that is left in peace: nothing else may be
-//! built or measured beside it.
+//! and situations, of which the sentence is judged. Prints the tests' own table. It takes root and a machine
+//! that is left in peace: nothing else may be built or measured beside it.
 
 use std::{io::Write as _, time::Duration};
 
@@ -37,8 +37,8 @@ pub(crate) enum Judge {
     /// One cause in one of two platforms, named by `compare`: 20 of each kind, and 20 times the same platform
     /// (half an hour)
     Compare,
-    /// What is said of fifty situations: cause, culprit, advice, nothing false, and silence without the fault:
-    /// 20 runs of each (an hour)
+    /// What is said of fifty situations: cause, culprit, advice, nothing false, and silence without the
+    /// fault: 20 runs of each (an hour)
     Situations,
 }
 

@@ -32,8 +32,8 @@ use super::{
 };
 
 /// Rows decoded at once. Rows are filled column by column, so a batch of phases, 0.7 KB each, should stay in
-/// a core's caches. Larger arrays cost more as well: musl's allocator maps and unmaps memory for each, and the
-/// kernel clears it.
+/// a core's caches. Larger arrays cost more as well: musl's allocator maps and unmaps memory for each, and
+/// the kernel clears it.
 pub(super) const BATCH_ROWS: usize = 512;
 
 /// Content of a column that need not be unpacked.

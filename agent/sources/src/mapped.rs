@@ -113,8 +113,8 @@ fn within<T>(most: Duration, things: Vec<T>, mut each: impl FnMut(T) -> bool) ->
     things.len()
 }
 
-/// Code ranges of such libraries, those that only wait before those that compute as well; the first ones where
-/// there are more than fit.
+/// Code ranges of such libraries, those that only wait before those that compute as well; the first ones
+/// where there are more than fit.
 fn spin_code<'a>(maps: impl IntoIterator<Item = &'a Map>) -> SpinCode {
     let mut code = SpinCode::default();
     let of_map = |map: &Map| Some([map.start, map.end, spinner(map.path.as_ref().filter(|_| map.is_code)?)?]);

@@ -42,8 +42,8 @@ pub const SPIN_LIBRARIES: u32 = 32;
 /// an instruction that pauses.
 pub const COMPUTES: u64 = 1 << 32;
 
-/// Words of code around a sample in which such an instruction is looked for, the sample in their middle. Loops
-/// that wait are a few instructions long, and spend most of their time in that one.
+/// Words of code around a sample in which such an instruction is looked for, the sample in their middle.
+/// Loops that wait are a few instructions long, and spend most of their time in that one.
 pub const PAUSE_WORDS: usize = 8;
 
 /// PAUSE of x86-64: two bytes.

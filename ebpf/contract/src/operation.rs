@@ -47,7 +47,8 @@ impl Operation {
         }
     }
 
-    /// Whether the second and third argument are a name and its length, beside which the [`Source`](crate::Source) stands.
+    /// Whether the second and third argument are a name and its length, beside which the
+    /// [`Source`](crate::Source) stands.
     #[must_use]
     pub const fn has_name(number: u8) -> bool {
         matches!(number, 1 | 2 | 8 | 9 | 10)

@@ -14,7 +14,7 @@ const NOTE: u32 = 7;
 
 /// Functions by name: start from the start of the text, and length.
 const FUNCTIONS: [(&str, u64, u64); 3] = [("base", 0, 8), ("first", 16, 3), ("second", 32, 10)];
-/// Of Go's.
+/// The same of a program that Go's tools built.
 const GO: [(&str, u64, u64); 2] = [("main.handle", 48, 8), ("runtime.schedule", 56, 8)];
 const TEXT_BYTES: u64 = 64;
 
@@ -192,8 +192,8 @@ pub(super) fn go(is_stripped: bool) -> Vec<u8> {
     image.finish()
 }
 
-/// The table for unwinding alone: its address, one within its second function, and the table without its first
-/// bytes.
+/// The table for unwinding alone: its address, one within its second function, and the table without its
+/// first bytes.
 pub(super) fn unwinding() -> Vec<u8> {
     let mut bytes = Vec::new();
     put(&mut bytes, &[(BASE, 8), (BASE + 0x12, 8), (0, 4), (2, 4), (0, 4), (0, 4), (0x10, 4), (0, 4)]);

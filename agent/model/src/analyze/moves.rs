@@ -1,7 +1,7 @@
 //! What a move to another CPU costs a thread at most: the time to fill its caches again.
 //!
-//! Yields ns by the distance of the move. An estimate, from the sizes of caches and from what one thread reads
-//! in a second: it decides whether moves are worth advice, and is printed with their number.
+//! Yields ns by the distance of the move. An estimate, from the sizes of caches and from what one thread
+//! reads in a second: it decides whether moves are worth advice, and is printed with their number.
 
 use crate::phase::Metric;
 

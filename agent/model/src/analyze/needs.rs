@@ -1,5 +1,5 @@
-//! What a reading of requests needs of them: the run is read several times, and most of what there is to unpack
-//! matters once.
+//! What a reading of requests needs of them: the run is read several times, and most of what there is to
+//! unpack matters once.
 
 use guestscope_contract::metrics::Quantity;
 

@@ -213,8 +213,8 @@ fn parents(phases: &[Phase]) -> Vec<usize> {
 pub(super) struct Leaves {
     /// Place and its own time, in the order of the phases; a place may come more than once.
     pub(super) own: Vec<(PlaceId, Split)>,
-    /// Time of nested phases beyond their parent's: phases that were open at the same time, on several threads
-    /// or suspended on one. It is no part of the request's latency.
+    /// Time of nested phases beyond their parent's: phases that were open at the same time, on several
+    /// threads or suspended on one. It is no part of the request's latency.
     pub(super) overlapping_ns: u128,
 }
 

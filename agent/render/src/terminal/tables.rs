@@ -173,7 +173,8 @@ fn account_rows(first: &[(&str, Align)], rows: &[AccountRow<'_>], shown: &[Cause
     table
 }
 
-/// Processes by their main threads, of so many `seen`; with a table of accounts, unless groups of threads have one.
+/// Processes by their main threads, of so many `seen`; with a table of accounts, unless groups of threads
+/// have one.
 pub(super) fn processes(page: &mut Page, processes: &[ProcessRow], seen: u64, with_accounts: bool) {
     let names: Vec<String> = processes.iter().map(|process| page.safe(&process.name)).collect();
     let columns = name_columns(page, &names);

@@ -5,9 +5,9 @@ const MUCH: f64 = 0.1;
 
 /// Ticks since the machine started.
 pub(super) struct Busy {
-    /// Of all CPUs: not idle, and all.
+    /// Time of all CPUs that was not idle, and all of it.
     cpus: [u64; 2],
-    /// Of this process and of those that it has waited for.
+    /// CPU time of this process and of the children that it has waited for.
     own: u64,
 }
 

@@ -12,7 +12,7 @@ use super::{
 const NEVER: [&str; 4] =
     ["virtual PMU", "no request was marked", "nothing that was seen says why", "overlapped in time"];
 
-/// Of advice that refers to a system call.
+/// Beginning of the advice that refers to a system call.
 const CALL_ABOVE: &str = "The system call of the waits above";
 
 /// What is right in the outputs of one run.

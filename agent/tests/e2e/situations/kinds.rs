@@ -18,7 +18,7 @@ pub(super) enum Expect {
 
 /// A row.
 pub(super) struct Kind {
-    /// Of the program as well.
+    /// The name of the row, and of the kind that the program is asked for.
     pub(super) name: &'static str,
     /// Least and largest size, ms.
     pub(super) ms: (u32, u32),

@@ -1,7 +1,7 @@
 //! What to do about a difference, and on which finding the advice rests.
 //!
-//! Yields [`Advised`]: for the causes that explain much of the time, the largest first, and for an increase of
-//! migrations between caches, whose cost is part of `cpu`, where they may cost enough. No advice where an
+//! Yields [`Advised`]: for the causes that explain much of the time, the largest first, and for an increase
+//! of migrations between caches, whose cost is part of `cpu`, where they may cost enough. No advice where an
 //! emulator executed the guest's instructions.
 
 use guestscope_contract::Account;
@@ -61,8 +61,8 @@ impl Compared {
         advised
     }
 
-    /// The key of the advice on a cause: a thread that waits in `poll` may wait for its own I/Os, which devices
-    /// have and no wait for a device shows.
+    /// The key of the advice on a cause: a thread that waits in `poll` may wait for its own I/Os, which
+    /// devices have and no wait for a device shows.
     fn key(&self, cause: Cause, explained: &Decomposition) -> &'static str {
         let more_ns = |account: Account| {
             explained.cause(Cause::Account(account)).map_or(0.0, |one| one.difference_ns.value)

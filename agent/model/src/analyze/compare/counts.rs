@@ -150,9 +150,9 @@ pub(super) fn changes(
         .collect()
 }
 
-/// Number and price of what a cause is made of, if something counts it, in so many requests of the baseline and
-/// of the platform. Nothing where a side has some events and fewer than [`FEW`], or where the difference may be
-/// none.
+/// Number and price of what a cause is made of, if something counts it, in so many requests of the baseline
+/// and of the platform. Nothing where a side has some events and fewer than [`FEW`], or where the difference
+/// may be none.
 pub(super) fn cost(of_cause: &OfCause, changes: &[CountChange], requests: [u64; 2]) -> Option<Cost> {
     let events = events(of_cause.cause);
     let sum = |of: fn(&CountChange) -> f64| -> f64 {

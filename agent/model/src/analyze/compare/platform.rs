@@ -66,8 +66,8 @@ impl Platform {
         self.runs.iter().map(|run| run.requests.latencies_ns.len() as u64).sum()
     }
 
-    /// Time that I/Os spent in queues of devices and in devices, ns per request; it sums over those that ran at
-    /// the same time.
+    /// Time that I/Os spent in queues of devices and in devices, ns per request; it sums over those that ran
+    /// at the same time.
     pub(super) fn device_ns(&self) -> f64 {
         let of = |run: &Run| {
             let time = |metric: Counted| run.requests.counts[metric as usize];

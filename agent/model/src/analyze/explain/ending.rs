@@ -151,8 +151,8 @@ impl Explained {
         self.cases.iter().map(span).filter(|span| span.ns > 0).collect()
     }
 
-    /// Advice on a cause: on each group of processes that had much of the CPU time that was waited for, and by
-    /// what most of its waits were for.
+    /// Advice on a cause: on each group of processes that had much of the CPU time that was waited for, and
+    /// by what most of its waits were for.
     fn advice(&self, cause: Cause, circle: &Circle) -> Vec<(Option<Whose>, advice::Advice)> {
         let behind = self.behind(cause, circle);
         if cause == Cause::Account(Account::Runq) {

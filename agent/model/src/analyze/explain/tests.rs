@@ -35,8 +35,8 @@ fn with_waits(mut explanation: Explanation, waits: Vec<Wait>) -> Explanation {
     explanation
 }
 
-/// Headline, tail and advice begin with the same cause, whatever is explained; advice is there where a cause is
-/// named.
+/// Headline, tail and advice begin with the same cause, whatever is explained; advice is there where a cause
+/// is named.
 fn one_story(explanation: &Explanation) {
     for (group, explained) in explanation.summary.groups.iter().zip(&explanation.groups) {
         let advised = explained.advised(group, false, &explanation.circle);

@@ -104,8 +104,8 @@ impl Split {
     /// The excess over a typical one by cause: the numbers add up to the difference of both. A pause is taken
     /// from the causes with the largest excess. Time on a CPU is the hypervisor's as far as it stole more
     /// than usual. The rest of it (a thread that spins), and waits for other threads, are the helpers' as far
-    /// as they were kept from running more than usual. CPU time still left goes to samples beyond chance; where there
-    /// are too few of them, by the shares that the slow requests together show.
+    /// as they were kept from running more than usual. CPU time still left goes to samples beyond chance;
+    /// where there are too few of them, by the shares that the slow requests together show.
     pub(super) fn excess(
         &self,
         typical: &Split,
@@ -142,8 +142,8 @@ impl Split {
     }
 
     /// Takes from an excess of CPU time what samples attribute, the largest first. Numbers of samples scatter
-    /// by their square roots: an excess below two of those counts as chance, unless the slow requests together
-    /// have a share of it, and then up to what chance may have hidden.
+    /// by their square roots: an excess below two of those counts as chance, unless the slow requests
+    /// together have a share of it, and then up to what chance may have hidden.
     fn sampled_excess(
         &self,
         typical: &Split,
