@@ -65,7 +65,8 @@ pub(crate) struct ThreadState {
     /// Minor and major faults that it had when it was adopted.
     pub(crate) faults_before: (u64, u64),
     /// Whether it ran before it was adopted, so that it may be inside a request whose start was not seen;
-    /// until a start is seen.
+    /// until a start is seen. A new program's marks may be seen late as well: where the agent attached, its
+    /// probes are put in when it finds what the program has mapped.
     pub(crate) ran_before: bool,
     /// Its last long wait.
     pub(crate) last_wait: Option<LastWait>,
@@ -163,6 +164,5 @@ impl ThreadState {
         self.strays = 0;
         self.copies.clear();
         self.is_renewed = true;
-        self.ran_before = false;
     }
 }

@@ -42,3 +42,22 @@ fn what_is_inside_a_request_from_before_is_none_of_its_own() {
     losses: edges before 6, unmatched ends 2
     ");
 }
+
+/// The probes on a library that a new program maps come after its first marks.
+#[test]
+fn so_it_is_in_a_program_that_the_thread_runs_later() {
+    let printed = play(
+        "
+        0   10/10 adopt running
+        5   10/10 exec 10/10
+        10  10/10 begin 262146 inside number=7
+        20  10/10 end 262146
+        30  10/10 end 262144
+        40  10/10 begin 524288 request
+        50  10/10 end 524288",
+    );
+    insta::assert_snapshot!(printed, @"
+    request request  10/10  40..50  cpu 10
+    losses: edges before 6, unmatched ends 2
+    ");
+}
