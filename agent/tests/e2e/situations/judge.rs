@@ -8,9 +8,12 @@ use super::{
     told::Told,
 };
 
-/// What no situation of the table gives a reason to say; the first one only where its own work took longer.
+/// What no situation of the table gives a reason to say; the first [`OF_OWN_WORK`] only where its own work
+/// took longer.
 const NEVER: [&str; 4] =
-    ["virtual PMU", "no request was marked", "nothing that was seen says why", "overlapped in time"];
+    ["virtual PMU", "nothing that was seen says why", "no request was marked", "overlapped in time"];
+/// Number of those that are right where the program's own work took longer.
+const OF_OWN_WORK: usize = 2;
 
 /// Beginning of the advice that refers to a system call.
 const CALL_ABOVE: &str = "The system call of the waits above";
@@ -51,7 +54,7 @@ impl Verdict {
             }
         };
         let is_own = matches!(kind.expect, Expect::Cause { causes, .. } if causes.contains(&"cpu"));
-        let never = NEVER.iter().skip(usize::from(is_own)).chain(kind.never);
+        let never = NEVER.iter().skip(if is_own { OF_OWN_WORK } else { 0 }).chain(kind.never);
         let mut lies: Vec<String> =
             never.filter(|pattern| says(pattern)).map(|&one| one.to_owned()).collect();
         if has(&told.explain, CALL_ABOVE) && !names_a_call(&told.blamed) {
