@@ -194,7 +194,7 @@ fn a_phase_that_ran_on_another_thread_adds_nothing_to_its_request() {
     let mut request = Sample::new(1, 0, steps).build();
     // On its other thread it spent more than its request has on any.
     request.phases[1].accounts.0[Account::Cpu as usize] = 500;
-    request.phases[1].accounts.0[Account::Net as usize] = 4_000;
+    request.phases[1].accounts.0[Account::Net as usize] = 40;
     request.phases[1].duration_ns = 540_000;
     request.phases[1].accounts.0[Account::Sleep as usize] = 539_460;
     let group = &summary_of(&[request]).groups[0];

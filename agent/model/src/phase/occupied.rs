@@ -10,8 +10,8 @@ use guestscope_contract::Account;
 use super::{accounts::Accounts, snapshot::Snapshot, thread_id::ThreadId, values::Holder};
 use crate::untrusted::Untrusted;
 
-/// Shorter pieces are not kept.
-pub(super) const LEAST_NS: u64 = 500_000;
+/// Pieces shorter than this are not kept.
+const LEAST_NS: u64 = 500_000;
 /// Pieces that are kept of a thread, the latest ones.
 const PIECES: usize = 64;
 /// With more threads than this only [`FEW`] are kept of each, 56 bytes a piece: 15 MB with 65,536 threads.
@@ -32,7 +32,7 @@ const BUSY: [Account; 7] = [
 ];
 
 /// Time of these accounts in which a thread does something, ns.
-pub(super) fn busy_ns(accounts: &Accounts) -> u64 {
+fn busy_ns(accounts: &Accounts) -> u64 {
     BUSY.iter().map(|&account| accounts.get(account)).fold(0, u64::saturating_add)
 }
 
