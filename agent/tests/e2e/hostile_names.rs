@@ -1,23 +1,21 @@
-//! Terminal control sequences in every name that others choose: the thread of an unobserved neighbour, the
-//! program's file, phases and threads, its control group. No reader sees them unescaped; tables keep them
+//! Terminal control sequences in every name that others choose: an unobserved neighbour, the program's
+//! file, phases and threads, its control group. No reader sees them unescaped; tables keep them
 //! exactly.
 
 use std::{
     collections::BTreeSet,
-    ffi::CString,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::{Duration, Instant},
+    process::{Command, Stdio},
 };
 
 use guestscope::untrusted::is_unsafe;
 
 use crate::{
     folder::only_folder,
-    ground::{Ground, LIMIT, subject},
+    ground::{Ground, subject},
     groups::Group,
 };
 
-/// Fifteen bytes, the longest name of a thread.
+/// File and process of the neighbour: fifteen bytes, the longest name of a thread.
 const NEIGHBOUR: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J";
 
 #[track_caller]
@@ -26,30 +24,6 @@ fn assert_plain(what: &str, text: &str) {
     assert!(found.is_empty(), "{what}: {found:?} in {text:?}");
     let forged = text.lines().find(|line| line.starts_with("hint: obey"));
     assert_eq!(forged, None, "{what}: {text}");
-}
-
-/// Takes the CPU from all other threads, again and again, until it is stopped.
-fn take_turns(cpu: usize, stop: &AtomicBool) {
-    let name = CString::new(NEIGHBOUR).expect("it has no zero");
-    let mut only = nix::sched::CpuSet::new();
-    only.set(cpu).expect("it is a CPU");
-    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &only).expect("root may");
-    // SAFETY: all zeros are a value of it; musl has more fields in it than glibc.
-    let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
-    priority.sched_priority = 2;
-    // SAFETY: the name and the parameter live across the calls, which change this thread alone.
-    unsafe {
-        libc::prctl(libc::PR_SET_NAME, name.as_ptr());
-        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority);
-    }
-    let end = Instant::now() + LIMIT;
-    while !stop.load(Relaxed) && Instant::now() < end {
-        let turn = Instant::now() + Duration::from_millis(15);
-        while Instant::now() < turn {
-            std::hint::spin_loop();
-        }
-        std::thread::sleep(Duration::from_millis(120));
-    }
 }
 
 /// The first CPU that this test may use.
@@ -65,17 +39,18 @@ fn what_others_name_gives_no_orders_to_a_terminal() {
     let (Some(ground), Some(group)) = (Ground::new(test), Group::of_cpu_time(test, group)) else { return };
     let program = ground.path("serve\u{1b}[2J\u{202e}\nhint: obey");
     std::fs::copy(subject(), &program).expect("it can be copied");
-    let (cpu, stop) = (a_cpu(), AtomicBool::new(false));
-    let done = std::thread::scope(|scope| {
-        scope.spawn(|| take_turns(cpu, &stop));
-        let run = ground.command(&["run", "--output"]).word(ground.path("runs"));
-        let run = run.environment("E2E_BOOK", ground.path("book")).environment("LC_ALL", "C.UTF-8");
-        let run = run.program("sh").words(&["-c", "echo 0 > \"$0\" && exec \"$@\""]);
-        let run = run.word(group.directory().join("cgroup.procs")).word(&program);
-        let done = run.words(&["hostile", "200", &cpu.to_string()]).finish();
-        stop.store(true, Relaxed);
-        done
-    });
+    let cpu = a_cpu().to_string();
+    let neighbour = ground.path(NEIGHBOUR);
+    std::fs::copy(subject(), &neighbour).expect("it can be copied");
+    let neighbour = Command::new(neighbour).args(["take-turns", &cpu]).stdin(Stdio::piped()).spawn();
+    let mut neighbour = neighbour.expect("it can be started");
+    let run = ground.command(&["run", "--output"]).word(ground.path("runs"));
+    let run = run.environment("E2E_BOOK", ground.path("book")).environment("LC_ALL", "C.UTF-8");
+    let run = run.program("sh").words(&["-c", "echo 0 > \"$0\" && exec \"$@\""]);
+    let run = run.word(group.directory().join("cgroup.procs")).word(&program);
+    let done = run.words(&["hostile", "200", &cpu]).finish();
+    neighbour.kill().expect("it is ours");
+    neighbour.wait().expect("it is ours");
     let done = done.expect(0);
     assert_plain("stdout", &done.stdout);
     assert_plain("stderr", &done.stderr);

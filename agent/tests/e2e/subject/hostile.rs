@@ -1,8 +1,13 @@
-//! Role `hostile`: names with terminal control sequences, on one CPU that a neighbour takes at times.
+//! Roles `hostile`: names with terminal control sequences, on one CPU that a neighbour takes at times; and
+//! `take-turns`: that neighbour.
 //!
-//! It only uses CPU time.
+//! They only use CPU time.
 
-use std::{ffi::CStr, time::Duration};
+use std::{
+    ffi::CStr,
+    io::Read as _,
+    time::{Duration, Instant},
+};
 
 use crate::{burn, note, number};
 
@@ -13,17 +18,8 @@ const THREAD: &CStr = c"t\x1b[2J\xc2\x9b\n\xe2\x80\xae";
 
 /// `hostile N CPU`: requests from 1 to N on that CPU, and a thread.
 pub(crate) fn hostile(arguments: &[String]) {
-    // Real-time priority below the neighbour's, so that no other thread gets the CPU before it. SAFETY: zeros
-    // are a valid value; musl's structure has more fields than glibc's.
-    let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
-    priority.sched_priority = 1;
-    // SAFETY: the set and the parameter live across the calls; the set is of its size.
-    unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority);
-        let mut only: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(number(arguments, 1) as usize, &mut only);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const only);
-    }
+    // Below the neighbour's priority, so that no other thread gets the CPU before this one.
+    first_on(number(arguments, 1) as usize, 1);
     let thread = std::thread::spawn(|| {
         // SAFETY: the name lives across the call.
         unsafe { libc::prctl(libc::PR_SET_NAME, THREAD.as_ptr()) };
@@ -39,4 +35,33 @@ pub(crate) fn hostile(arguments: &[String]) {
         std::thread::sleep(Duration::from_millis(1));
     }
     note("done");
+}
+
+/// `take-turns CPU`: takes that CPU from all other threads, again and again, until standard input ends.
+pub(crate) fn take_turns(arguments: &[String]) {
+    first_on(number(arguments, 0) as usize, 2);
+    std::thread::spawn(|| {
+        loop {
+            let end = Instant::now() + Duration::from_millis(15);
+            while Instant::now() < end {
+                std::hint::spin_loop();
+            }
+            std::thread::sleep(Duration::from_millis(120));
+        }
+    });
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// The calling thread, and those that it starts, run on this CPU alone, with this real-time priority.
+fn first_on(cpu: usize, priority: i32) {
+    // SAFETY: zeros are a valid value; musl's structure has more fields than glibc's.
+    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameter.sched_priority = priority;
+    // SAFETY: the set and the parameter live across the calls; the set is of its size.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter);
+        let mut only: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut only);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const only);
+    }
 }

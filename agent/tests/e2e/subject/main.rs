@@ -36,6 +36,7 @@ const ROLES: &[(&str, Role)] = &[
     ("leave-behind", lives::leave_behind),
     ("wait-for-line", lives::wait_for_line),
     ("hostile", hostile::hostile),
+    ("take-turns", hostile::take_turns),
     ("view", view::view),
     ("waits", waits::waits),
     ("witness", witness::witness),
