@@ -56,6 +56,8 @@ mod quota;
 #[cfg(target_arch = "bpf")]
 mod registers;
 #[cfg(target_arch = "bpf")]
+mod runqueue;
+#[cfg(target_arch = "bpf")]
 mod slots;
 #[cfg(target_arch = "bpf")]
 mod steal;

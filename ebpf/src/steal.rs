@@ -5,33 +5,31 @@
 //! tick is charged what was taken since the tick before.
 
 use crate::{
-    maps::{OFFSET_CFS_RUNQUEUE, OFFSET_RUNQUEUE_STEAL, OFFSET_TASK_CFS_RQ},
+    maps::OFFSET_RUNQUEUE_STEAL,
     memory::{Memory, load},
+    runqueue,
     task::Task,
 };
-
-/// Whether a task's run queue can be found.
-#[inline(always)]
-pub(crate) fn has_runqueue() -> bool {
-    OFFSET_TASK_CFS_RQ.load() != 0 && OFFSET_CFS_RUNQUEUE.load() != 0
-}
-
-/// The run queue of the CPU of a task that runs, or is about to.
-///
-/// # Safety
-/// There must be a way to it: see [`has_runqueue`].
-#[inline(always)]
-pub(crate) unsafe fn runqueue<M: Memory>(task: Task<M>) -> *const u8 {
-    // SAFETY: a task and what it leads to, at offsets that the agent resolved. A null pointer reads as 0.
-    unsafe { load::<M, _>(task.follow(&OFFSET_TASK_CFS_RQ), &OFFSET_CFS_RUNQUEUE) }
-}
 
 /// The sum for the CPU of a task that runs, or is about to; 0 where the kernel keeps none.
 #[inline(always)]
 pub(crate) fn clock<M: Memory>(task: Task<M>) -> u64 {
-    if OFFSET_RUNQUEUE_STEAL.load() == 0 || !has_runqueue() {
+    if OFFSET_RUNQUEUE_STEAL.load() == 0 || !runqueue::is_known() {
         return 0;
     }
-    // SAFETY: a task and its run queue, at an offset that the agent resolved.
-    unsafe { load::<M, _>(runqueue(task), &OFFSET_RUNQUEUE_STEAL) }
+    // SAFETY: a task and its run queue.
+    unsafe { clock_of::<M>(runqueue::of(task)) }
+}
+
+/// The same by the CPU's run queue.
+///
+/// # Safety
+/// It must be one, or null.
+#[inline(always)]
+pub(crate) unsafe fn clock_of<M: Memory>(runqueue: *const u8) -> u64 {
+    if OFFSET_RUNQUEUE_STEAL.load() == 0 {
+        return 0;
+    }
+    // SAFETY: the caller's, at an offset that the agent resolved. A null pointer reads as 0.
+    unsafe { load::<M, _>(runqueue, &OFFSET_RUNQUEUE_STEAL) }
 }

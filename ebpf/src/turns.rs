@@ -7,6 +7,8 @@
 //! which the kernel has read for this switch already. Only where the kernel's types are known: without them
 //! each of some ten reads is a call.
 
+use core::hint::cold_path;
+
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
 use guestscope_contract::{
     Account, Header, Kind, SHORT_NS, TURNS, Turn, Turns, USERS,
@@ -20,7 +22,7 @@ use crate::{
         OFFSET_TASK_LAST_ARRIVAL, OFFSET_TASK_LEADER, QUEUE,
     },
     memory::{Memory, load},
-    steal,
+    runqueue,
     task::Task,
     wait, words,
 };
@@ -29,25 +31,29 @@ use crate::{
 #[inline(always)]
 fn are_kept<M: Memory>() -> bool {
     M::IS_TYPED
-        && steal::has_runqueue()
+        && runqueue::is_known()
         && OFFSET_RUNQUEUE_LENGTH.load() != 0
         && OFFSET_RUNQUEUE_CLOCK.load() != 0
         && OFFSET_TASK_LAST_ARRIVAL.load() != 0
 }
 
-/// The turn of this task ends; `is_awaited`: a tracked thread comes next that has waited for long.
+/// The turn of this task on the CPU of this run queue ends; `is_awaited`: a tracked thread comes next that
+/// has waited for long.
+///
+/// # Safety
+/// It must be the run queue, whose lock is held, or null.
 #[inline(always)]
-pub(crate) fn ends<M: Memory>(prev: Task<M>, is_awaited: bool) {
+pub(crate) unsafe fn ends<M: Memory>(prev: Task<M>, runqueue: *const u8, is_awaited: bool) {
     if !are_kept::<M>() || prev.tid() == 0 {
         return;
     }
     // SAFETY: a task and its run queue, at offsets of members of these sizes that the agent resolved; the
     // turns are a value of a map, which this CPU alone writes, under the lock of its run queue.
     unsafe {
-        let runqueue = steal::runqueue(prev);
         if !is_awaited && load::<M, u32>(runqueue, &OFFSET_RUNQUEUE_LENGTH) < 2 {
             return;
         }
+        cold_path();
         let Some(kept) = LAST_TURNS.get_ptr_mut(bpf_get_smp_processor_id()) else { return };
         let until_ns = load::<M, u64>(runqueue, &OFFSET_RUNQUEUE_CLOCK);
         let since_ns: u64 = prev.load(&OFFSET_TASK_LAST_ARRIVAL);
@@ -91,11 +97,20 @@ unsafe fn turn(kept: *mut Turns, number: u64) -> *mut Turn {
     }
 }
 
-/// Hands over who used the CPU for which the thread of this ledger was queued until now. `prev` leaves it to
-/// that thread, which was on `left_cpu` before.
+/// Hands over who used the CPU for which the thread of this ledger was queued until now, for long. `prev`
+/// leaves it to that thread, which was on `left_cpu` before.
+///
+/// # Safety
+/// As for [`ends`].
 #[inline(always)]
-pub(crate) fn tell<M: Memory>(prev: Task<M>, ledger: &Ledger, left_cpu: u16, now_ns: u64) {
-    if !are_kept::<M>() || ledger.state != RUNNING || !wait::is_long(ledger, now_ns) {
+pub(crate) unsafe fn tell<M: Memory>(
+    prev: Task<M>,
+    runqueue: *const u8,
+    ledger: &Ledger,
+    left_cpu: u16,
+    now_ns: u64,
+) {
+    if !are_kept::<M>() || ledger.state != RUNNING {
         return;
     }
     let queued_ns = now_ns.wrapping_sub(ledger.ready_ns).wrapping_sub(ledger.wait_throttled_ns());
@@ -111,7 +126,7 @@ pub(crate) fn tell<M: Memory>(prev: Task<M>, ledger: &Ledger, left_cpu: u16, now
     // SAFETY: a task's run queue, at an offset that the agent resolved; the others are values of maps. The
     // record is this CPU's, under the lock of its run queue.
     unsafe {
-        let clock_ns: u64 = load::<M, _>(steal::runqueue(prev), &OFFSET_RUNQUEUE_CLOCK);
+        let clock_ns: u64 = load::<M, _>(runqueue, &OFFSET_RUNQUEUE_CLOCK);
         let from_ns = clock_ns.wrapping_sub(queued_ns);
         words::clear(record);
         (*record).header = Header { kind: Kind::Queue as u32, flags: 0, time_ns: now_ns };

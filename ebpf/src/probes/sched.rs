@@ -5,7 +5,7 @@
 //! and fork, exec and exit records. A switch between two untracked tasks costs two failed lookups, and reads
 //! no clock. It does not handle phases.
 
-use core::arch::asm;
+use core::{arch::asm, hint::cold_path};
 
 use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns},
@@ -29,7 +29,7 @@ use crate::{
         OFFSET_TASK_STATE,
     },
     memory::{Arguments, Memory, twins},
-    pending, process, quota, registers, slots, steal,
+    pending, process, quota, registers, runqueue, slots, steal,
     task::{self, Current, Numbers, Task},
     topology, turns, wait, workers,
 };
@@ -61,26 +61,28 @@ twins! {
 fn switches<C: Arguments>(ctx: &C) -> i32 {
     let prev = Task::<C::Memory>::at(ctx.at(1));
     let next = Task::<C::Memory>::at(ctx.at(2));
-    // One clock reading for both, only when one of them is tracked: reading it is a third of the cost of a
-    // switch.
-    let mut now_ns = 0;
-    // Likewise the time stolen from this CPU.
-    let mut stolen_ns = 0;
-    if let Some(ledger) = prev.ledger() {
-        // SAFETY: the BPF helper has no preconditions.
-        now_ns = unsafe { bpf_ktime_get_ns() };
-        stolen_ns = steal::clock(prev);
-        switch_out(ctx, prev, ledger, now_ns, stolen_ns);
+    let (prev_ledger, next_ledger) = (prev.ledger(), next.ledger());
+    let is_tracked = prev_ledger.is_some() || next_ledger.is_some();
+    // The idle task has no turns.
+    if !is_tracked && prev.tid() == 0 {
+        return 0;
     }
-    let next_ledger = next.ledger();
-    if next_ledger.is_some() && now_ns == 0 {
-        // SAFETY: the BPF helper has no preconditions.
-        now_ns = unsafe { bpf_ktime_get_ns() };
-        stolen_ns = steal::clock(prev);
+    // SAFETY: `prev` leaves this CPU under its run-queue lock.
+    let runqueue = unsafe { if runqueue::is_known() { runqueue::of(prev) } else { core::ptr::null() } };
+    // One clock reading for both, only when one of them is tracked: reading it is a third of the cost of a
+    // switch. Likewise the time stolen from this CPU.
+    let (mut now_ns, mut stolen_ns) = (0, 0);
+    if is_tracked {
+        // SAFETY: the BPF helper has no preconditions; the run queue is this CPU's.
+        (now_ns, stolen_ns) = unsafe { (bpf_ktime_get_ns(), steal::clock_of::<C::Memory>(runqueue)) };
+    }
+    if let Some(ledger) = prev_ledger {
+        switch_out(ctx, prev, ledger, now_ns, stolen_ns);
     }
     // SAFETY: a ledger in a map value.
     let is_awaited = next_ledger.is_some_and(|ledger| wait::is_long(unsafe { &*ledger }, now_ns));
-    turns::ends(prev, is_awaited);
+    // SAFETY: the run queue is this CPU's.
+    unsafe { turns::ends(prev, runqueue, is_awaited) };
     if let Some(ledger) = next_ledger {
         // SAFETY: a ledger in a map value; the run-queue lock of this CPU is held, so no other event of it
         // runs. The agent resolved the offset of an 8-byte member.
@@ -92,9 +94,13 @@ fn switches<C: Arguments>(ctx: &C) -> i32 {
             let left_cpu = (*ledger).cpu;
             (*ledger).switched_in(now_ns, topology::arrival(&*ledger));
             (*ledger).stolen_from(stolen_ns);
-            turns::tell(prev, &*ledger, left_cpu, now_ns);
-            let before = || Numbers { tid: prev.tid(), tgid: prev.tgid(), address: prev.address() as u64 };
-            wait::ended(&*ledger, before, || limits::of(next, &*ledger), left_cpu, now_ns);
+            if is_awaited {
+                cold_path();
+                turns::tell(prev, runqueue, &*ledger, left_cpu, now_ns);
+                let before =
+                    || Numbers { tid: prev.tid(), tgid: prev.tgid(), address: prev.address() as u64 };
+                wait::ended(&*ledger, before, || limits::of(next, &*ledger), left_cpu, now_ns);
+            }
         }
     }
     0
@@ -124,6 +130,7 @@ fn switch_out<C: Arguments>(
         ledger.out_runnable(now_ns);
         quota::left(prev, ledger);
     } else if state & TASK_DEAD != 0 {
+        cold_path();
         ledger.out_blocked(now_ns, Account::Other as u8, NO_SYSCALL);
         ended(ledger, prev.address() as u64, now_ns);
     } else {

@@ -5,7 +5,9 @@
 mod clock_error;
 mod clocks;
 mod error;
+mod folding;
 pub mod functions;
+mod globals;
 mod hooks;
 mod loaded;
 mod losses;
@@ -34,7 +36,7 @@ use nix::{
     unistd::chroot,
 };
 
-use self::{offsets::Offsets, spin::PidNamespace};
+use self::{globals::Globals, offsets::Offsets, spin::PidNamespace};
 use crate::{
     carried,
     facts::{btf::KERNEL_BTF_FOLDER, gpu, permission, syscalls},
@@ -118,23 +120,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     // Before the object: a parser takes 17 MB, and would otherwise be in memory together with the object.
     let from_sys_fs = || aya::Btf::from_sys_fs().map_err(|error| LoadError::Object(error.into()));
     let kernel_btf = (offsets.fidelity == Fidelity::Full).then(from_sys_fs).transpose()?;
-    offsets.tell(&mut loader);
-    let namespace = PidNamespace::own();
-    namespace.tell(&mut loader);
-    let accounts = syscalls::account_of();
-    // Without a reader the kernel side's messages are removed by the verifier.
-    let log_level = if options.log { u8::MAX } else { 0 };
-    loader.override_global(aya_log::LEVEL, &log_level, false);
-    loader.override_global("WAKE_BYTES", &WAKE_BYTES, true);
-    let wait_threshold_ns = u32::try_from(options.wait_threshold.as_nanos()).unwrap_or(u32::MAX);
-    loader.override_global("WAIT_THRESHOLD_NS", &wait_threshold_ns, true);
-    loader.override_global("ACCOUNT_OF", &accounts[..], true);
-    let limits = syscalls::limit_of();
-    loader.override_global("LIMIT_OF", &limits[..], true);
-    let gpus = options.gpus.unwrap_or_else(|| gpu::majors(&Root::system()));
-    loader.override_global("MAJORS_OF_GPUS", &gpus[..], true);
-    let has_cookies = u32::from(functions::has_cookies());
-    loader.override_global("HAS_COOKIES", &has_cookies, true);
+    let globals = globals(&offsets, options);
     functions::size(&mut loader, options);
     for map in PER_THREAD {
         loader.map_max_entries(map, options.slots + 1);
@@ -148,6 +134,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     loader.map_max_entries("PULSES", positions.len() as u32);
     let mut object = carried::probes().map_err(LoadError::Damaged)?;
     offsets.casts.put_into(&mut object);
+    globals.put_into(&mut object)?;
     let mut ebpf = loader.load(&object)?;
     drop(object);
     for map in ["FREE", "FREE_PROCESSES"] {
@@ -160,6 +147,25 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     }
     let Offsets { fidelity, absent, .. } = offsets;
     Ok(Prepared { ebpf, fidelity, kernel_btf, absent })
+}
+
+/// What the programs have to know before they are loaded.
+fn globals(offsets: &Offsets, options: &LoadOptions) -> Globals {
+    let mut globals = Globals::default();
+    offsets.tell(&mut globals);
+    PidNamespace::own().tell(&mut globals);
+    requests::tell(&mut globals, options);
+    // Without a reader the kernel side's messages are removed by the verifier.
+    globals.set(aya_log::LEVEL, if options.log { u8::MAX } else { 0 });
+    globals.set("WAKE_BYTES", WAKE_BYTES);
+    let wait_threshold_ns = u32::try_from(options.wait_threshold.as_nanos()).unwrap_or(u32::MAX);
+    globals.set("WAIT_THRESHOLD_NS", wait_threshold_ns);
+    globals.set_all("ACCOUNT_OF", &syscalls::account_of());
+    globals.set_all("LIMIT_OF", &syscalls::limit_of());
+    let gpus = options.gpus.unwrap_or_else(|| gpu::majors(&Root::system()));
+    globals.set_all("MAJORS_OF_GPUS", &gpus);
+    globals.set("HAS_COOKIES", u32::from(functions::has_cookies()));
+    globals
 }
 
 /// aya's loader parses the kernel's BTF at once, for relocations that this object does not need: by a profile

@@ -3,7 +3,6 @@
 
 use std::{io::ErrorKind, path::Path};
 
-use aya::EbpfLoader;
 use guestscope_contract::{
     ThrottleMode,
     fields::{EVENT_FIELDS, EventField, FIELDS, Field},
@@ -21,7 +20,7 @@ use crate::{
     probes::{FAMILIES, Hook, Place},
 };
 
-use super::{LoadError, options::Knowledge, supplied};
+use super::{LoadError, globals::Globals, options::Knowledge, supplied};
 
 /// The registers that the object reads are those of the processor that the agent is built for.
 static IS_ARM64: u32 = cfg!(target_arch = "aarch64") as u32;
@@ -142,37 +141,37 @@ impl Offsets {
     }
 
     /// Writes the values into the object's globals.
-    pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
+    pub(super) fn tell(&self, globals: &mut Globals) {
         for (field, member) in &self.fields {
-            loader.override_global(field.offset, &member.offset, true);
+            globals.set(field.offset, member.offset);
             if !field.mask.is_empty() {
-                loader.override_global(field.mask, &member.mask, true);
+                globals.set(field.mask, member.mask);
             }
         }
         for (field, offset) in &self.event_fields {
-            loader.override_global(field.offset, offset, true);
+            globals.set(field.offset, *offset);
         }
-        let globals = [
-            ("IS_ARM64", &IS_ARM64),
-            ("BY_NUMBER", &self.by_number),
-            ("HAS_SWITCH_STATE", &self.switch_state),
-            ("HAS_RETRANSMIT_ERROR", &self.retransmit_error),
-            ("THROTTLE_MODE", &self.throttle_mode),
-            ("BIO_ARGUMENT", &self.bio_argument),
-            ("IO_ARGUMENT", &self.io_argument),
-            ("HAS_IO_START", &self.has_io_start),
-            ("HAS_TYPED_HELPERS", &self.has_typed_helpers),
-            ("DISTANCE_REGISTERS", &self.registers.distance),
-            ("NUMBER_BPF", &self.number_bpf),
-            ("TYPE_BIO", &self.casts.bio),
-            ("TYPE_FILE", &self.casts.file),
-            ("TYPE_POINTER", &self.casts.pointer),
-            ("TYPE_REGISTERS", &self.casts.registers),
-            ("TYPE_REQUEST", &self.casts.request),
-            ("TYPE_TASK", &self.casts.task),
+        let flags = [
+            ("IS_ARM64", IS_ARM64),
+            ("BY_NUMBER", self.by_number),
+            ("HAS_SWITCH_STATE", self.switch_state),
+            ("HAS_RETRANSMIT_ERROR", self.retransmit_error),
+            ("THROTTLE_MODE", self.throttle_mode),
+            ("BIO_ARGUMENT", self.bio_argument),
+            ("IO_ARGUMENT", self.io_argument),
+            ("HAS_IO_START", self.has_io_start),
+            ("HAS_TYPED_HELPERS", self.has_typed_helpers),
+            ("DISTANCE_REGISTERS", self.registers.distance),
+            ("NUMBER_BPF", self.number_bpf),
+            ("TYPE_BIO", self.casts.bio),
+            ("TYPE_FILE", self.casts.file),
+            ("TYPE_POINTER", self.casts.pointer),
+            ("TYPE_REGISTERS", self.casts.registers),
+            ("TYPE_REQUEST", self.casts.request),
+            ("TYPE_TASK", self.casts.task),
         ];
-        for (name, value) in globals {
-            loader.override_global(name, value, true);
+        for (name, value) in flags {
+            globals.set(name, value);
         }
     }
 }

@@ -6,18 +6,12 @@ use aya::{
 };
 use guestscope_contract::connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch};
 
-use super::{LoadError, options::LoadOptions};
+use super::{LoadError, globals::Globals, options::LoadOptions};
 use crate::{
     health::{Outcome, Verdict},
     probes::{Hook, socket},
     watched::Watched,
 };
-
-/// Values of globals: requests by connections are wanted; Unix sockets are looked at; arrivals are noted for
-/// requests that the program marks.
-static HAS_REQUESTS: u32 = 1;
-static HAS_PATHS: u32 = 1;
-static HAS_ARRIVALS: u32 = 1;
 
 /// A kernel before 6.3 lacks nothing if no requests by name were asked for: a marked request then begins
 /// where its handler does.
@@ -51,15 +45,15 @@ pub(super) fn size(loader: &mut EbpfLoader<'_>, options: &LoadOptions) {
     }
     loader.map_max_entries("PEERS", if options.arrivals { CONNECTIONS_MOST } else { 1 });
     loader.map_max_entries("TAKEN", if options.arrivals { options.slots + 1 } else { 1 });
-    if options.arrivals {
-        loader.override_global("HAS_ARRIVALS", &HAS_ARRIVALS, true);
-    }
-    if !options.requests.is_empty() {
-        loader.override_global("HAS_REQUESTS", &HAS_REQUESTS, true);
-    }
-    if options.requests.iter().any(|watched| matches!(watched, Watched::Path(_))) {
-        loader.override_global("HAS_PATHS", &HAS_PATHS, true);
-    }
+}
+
+/// Whether requests by connections are wanted, whether Unix sockets are looked at, and whether arrivals are
+/// noted for requests that the program marks.
+pub(super) fn tell(globals: &mut Globals, options: &LoadOptions) {
+    let has_paths = options.requests.iter().any(|watched| matches!(watched, Watched::Path(_)));
+    globals.set("HAS_ARRIVALS", u32::from(options.arrivals));
+    globals.set("HAS_REQUESTS", u32::from(!options.requests.is_empty()));
+    globals.set("HAS_PATHS", u32::from(has_paths));
 }
 
 /// Fills the maps of ports and paths.

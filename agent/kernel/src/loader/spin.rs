@@ -4,13 +4,10 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
-use aya::{
-    EbpfLoader,
-    maps::{Array, HashMap, MapData},
-};
+use aya::maps::{Array, HashMap, MapData};
 use guestscope_contract::SpinCode;
 
-use super::loaded::Loaded;
+use super::{globals::Globals, loaded::Loaded};
 
 /// The agent's PID namespace, in which it and the programs number processes alike.
 pub(super) struct PidNamespace {
@@ -27,9 +24,9 @@ impl PidNamespace {
         known.unwrap_or(Self { device: 0, inode: 0 })
     }
 
-    pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
-        loader.override_global("PID_NAMESPACE_DEVICE", &self.device, true);
-        loader.override_global("PID_NAMESPACE_INODE", &self.inode, true);
+    pub(super) fn tell(&self, globals: &mut Globals) {
+        globals.set("PID_NAMESPACE_DEVICE", self.device);
+        globals.set("PID_NAMESPACE_INODE", self.inode);
     }
 }
 
