@@ -9,7 +9,9 @@ use guestscope_contract::{
 /// Number of causes that every interval has.
 pub const CAUSES: usize = ACCOUNTS + 3;
 /// Number of causes in [`Cause::all`].
-pub(super) const ALL_CAUSES: usize = CAUSES + 2 + KEPT.len() + Overlay::ALL.len();
+pub(super) const ALL_CAUSES: usize = CAUSES + BESIDE + KEPT.len() + Overlay::ALL.len();
+/// Number of causes that only an excess has, beside those of helpers and samples.
+const BESIDE: usize = 3;
 
 /// What a thread did on a CPU other than running its own code, by samples: an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +57,8 @@ pub enum Cause {
     Steal,
     /// In an excess only: time in which the whole guest was stopped.
     Pause,
+    /// In an excess only: waits for the lock of the address space, in page faults and in calls for memory.
+    AddressSpace,
     /// In an excess only, an estimate: time that coincides with a helper's being kept from running by this.
     Helper(Account),
     /// In an excess only, an estimate: time on a CPU by samples.
@@ -85,7 +89,7 @@ impl Cause {
     pub fn all() -> impl Iterator<Item = Cause> {
         let of_helpers = KEPT.into_iter().map(Cause::Helper);
         Self::of_time()
-            .chain([Cause::Steal, Cause::Pause])
+            .chain([Cause::Steal, Cause::Pause, Cause::AddressSpace])
             .chain(of_helpers)
             .chain(Overlay::ALL.into_iter().map(Cause::Overlay))
     }
@@ -100,8 +104,9 @@ impl Cause {
             Cause::Handoff => ACCOUNTS + 2,
             Cause::Steal => CAUSES,
             Cause::Pause => CAUSES + 1,
-            Cause::Helper(account) => CAUSES + 2 + kept(account),
-            Cause::Overlay(overlay) => CAUSES + 2 + KEPT.len() + overlay as usize,
+            Cause::AddressSpace => CAUSES + 2,
+            Cause::Helper(account) => CAUSES + BESIDE + kept(account),
+            Cause::Overlay(overlay) => CAUSES + BESIDE + KEPT.len() + overlay as usize,
         }
     }
 
@@ -114,6 +119,7 @@ impl Cause {
             Cause::Handoff => "handoff",
             Cause::Steal => "steal",
             Cause::Pause => "pause",
+            Cause::AddressSpace => "address_space",
             Cause::Helper(account) => Quantity::Helper(account).row().path,
             Cause::Overlay(Overlay::Spin) => "cpu.spin",
             Cause::Overlay(Overlay::Fault) => "cpu.fault",

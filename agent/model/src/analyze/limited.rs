@@ -173,7 +173,8 @@ pub(super) const fn concerned(cause: Cause) -> &'static [Kind] {
         | Cause::Queue
         | Cause::Handoff
         | Cause::Steal
-        | Cause::Pause => &[],
+        | Cause::Pause
+        | Cause::AddressSpace => &[],
     }
 }
 

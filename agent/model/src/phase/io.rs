@@ -42,13 +42,17 @@ impl Pairing {
         if let Some(state) = self.threads.get_mut(thread) {
             state.ios.note_of_ring(record);
         }
-        let Some((segments, mut is_whole)) = self.around(thread, record.submitted_ns, &counts) else {
-            return;
-        };
-        for segment in segments {
-            is_whole &= self.add_to_left(segment, &counts);
-        }
+        let is_whole = self.add_within(thread, record.submitted_ns, &counts);
         self.losses.late_ios += u64::from(!is_whole);
+    }
+
+    /// Adds to all phases that the thread was in at that time. Returns whether all are still known.
+    pub(super) fn add_within(&mut self, thread: ThreadId, time_ns: u64, counts: &Counts) -> bool {
+        let Some((segments, mut is_whole)) = self.around(thread, time_ns, counts) else { return true };
+        for segment in segments {
+            is_whole &= self.add_to_left(segment, counts);
+        }
+        is_whole
     }
 
     /// Adds to a thread, if it lives, and to the phases on it. Yields the segments that have left it, as of

@@ -2,7 +2,9 @@
 
 use guestscope_contract::{Account, NO_SYSCALL, QueueRecord, WAIT_LIMITED, WaitRecord, waker};
 
-use super::{Wait, ender, open::Place, output::Output, pairing::Pairing, thread::comm, thread_id::ThreadId};
+use super::{
+    Counts, Wait, ender, open::Place, output::Output, pairing::Pairing, thread::comm, thread_id::ThreadId,
+};
 
 impl Pairing {
     /// A thread waited for long.
@@ -94,6 +96,10 @@ impl Pairing {
             blame: None,
             io: self.waited_for(thread, record, account),
         };
+        if ender::waits_for_address_space(&wait) {
+            let counts = Counts { address_space_ns: wait.blocked_ns, ..Counts::default() };
+            self.add_within(thread, wait.start_ns, &counts);
+        }
         wait.blame = self.pasts.add(&wait);
         if self.helpers.is_busy(thread.tgid) {
             self.waits.add(&wait);

@@ -141,6 +141,8 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
         Cause::Steal => "ran on a CPU that the hypervisor had taken away",
         Cause::Pause if one => "was in flight while the whole guest was stopped",
         Cause::Pause => "were in flight while the whole guest was stopped",
+        Cause::AddressSpace if one => "waited for the lock of its address space (mmap_lock)",
+        Cause::AddressSpace => "waited for the lock of their address space (mmap_lock)",
         Cause::Helper(Account::Runq) => "waited for a helper thread that had no CPU",
         Cause::Helper(Account::Throttled) => "waited for a helper thread that was throttled",
         Cause::Helper(Account::BlockIo) => "waited for a helper thread that waited for a block device",

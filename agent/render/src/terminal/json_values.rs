@@ -15,9 +15,12 @@ pub(super) fn time(sums: &Sums) -> ByName {
         Cause::Account(account) => Quantity::Time(account).row().key,
         Cause::Queue => "queue_ns",
         Cause::Handoff => "handoff_ns",
-        Cause::Suspended | Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => {
-            Quantity::Suspended.row().key
-        }
+        Cause::Suspended
+        | Cause::Steal
+        | Cause::Pause
+        | Cause::AddressSpace
+        | Cause::Helper(_)
+        | Cause::Overlay(_) => Quantity::Suspended.row().key,
     };
     sums.time().map(|(cause, sum)| (key(cause), ns(sum))).collect()
 }

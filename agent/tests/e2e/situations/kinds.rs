@@ -136,6 +136,6 @@ pub(super) const KINDS: &[Kind] = &[
     )
     .with(&["--max-threads", "8"]),
     kind("loop-blocked", &["suspended"], &["rerank"], &["suspended.held"]),
-    kind("fork-large", &["fault", "lock"], &["{forker_tid} (forker)"], &["address_space"])
+    kind("fork-large", &["address_space", "lock"], &["{forker_tid} (forker)"], &["address_space"])
         .never(&["read back from"]),
 ];

@@ -138,6 +138,9 @@ metrics! {
     WakeupDelay wakeup_delay_ns = overlay "runq.wakeup" ns, Scheduler, Bits64(ledger.wakeup_delay_ns);
     /// It waited for a socket, by what it read next: a part of `poll`, an estimate.
     PollNet poll_net_ns = overlay "poll.net" ns, Sockets, Bits64(beside.poll_net_ns);
+    /// It waited for the lock of its address space (`mmap_lock`), in waits long enough to be recorded: a part of
+    /// `fault` and of `other`.
+    AddressSpace address_space_ns = overlay "address_space" ns, Scheduler, Bits64();
     /// Meanwhile the thread on which it continued ran other requests, or code outside of phases: a part of
     /// `suspended`, at least.
     SuspendedHeld suspended_held_ns = overlay "suspended.held" ns, Marks, Bits64();

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     analyze::{
         cause::{ALL_CAUSES, CAUSES, Cause, Overlay},
-        split::FOR_OTHERS,
+        split::{FOR_OTHERS, OF_ADDRESS_SPACE},
     },
     phase::KEPT,
 };
@@ -99,6 +99,10 @@ pub(super) fn named(means: &Means, sampled: bool) -> Named {
     }
     let stolen = means.steal.clamp(0.0, named.get(CPU));
     named.take(CPU, stolen, Cause::Steal);
+    let mut left = means.address_space;
+    for account in OF_ADDRESS_SPACE {
+        left = named.take(Cause::Account(account), left, Cause::AddressSpace);
+    }
     let samples: f64 = means.sampled.iter().chain([&means.own_code]).sum();
     if sampled && samples > 0.0 {
         let running = named.get(CPU);

@@ -72,6 +72,7 @@ const fn events(cause: Cause) -> &'static [Metric] {
         | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
+        | Cause::AddressSpace
         | Cause::Helper(_)
         | Cause::Overlay(Overlay::Spin | Overlay::Syscall | Overlay::Irq) => &[],
     }

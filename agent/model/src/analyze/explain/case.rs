@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use guestscope_contract::Account;
 
-use crate::phase::{Metric, Request, Wait};
+use crate::phase::{Metric, Request, Wait, waits_for_address_space};
 use crate::untrusted::Untrusted;
 
 use super::{
@@ -261,10 +261,12 @@ impl Case {
                 (Some(_), false) | (None, _) => Culprit::of(wait, account, ns),
             };
             let of_ns = wait.blame.filter(|_| account == wait.account).map_or(0, |blame| blame.ns.min(ns));
-            // If a helper explains a wait for it, the wait is listed with both.
+            // A wait that another cause explains is listed with both.
             let blamed =
                 wait.blame.filter(|_| account == wait.account).map(|blame| Cause::Helper(blame.account));
-            for cause in [Some(Cause::Account(account)), blamed].into_iter().flatten() {
+            let is_for_memory = account == wait.account && waits_for_address_space(wait);
+            let of_memory = is_for_memory.then_some(Cause::AddressSpace);
+            for cause in [Some(Cause::Account(account)), blamed, of_memory].into_iter().flatten() {
                 if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
                     let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
                     waits.add(wait, from_ns.saturating_sub(start_ns), ns, &guilty, of_ns);
@@ -362,6 +364,7 @@ fn sampled(part: &Part, own: &Events, usual: &Usual, place: PlaceId) -> Option<S
         | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
+        | Cause::AddressSpace
         | Cause::Helper(_) => return None,
     };
     let of = counts::SAMPLES.iter().map(|&kind| counts::event(own, kind)).sum();

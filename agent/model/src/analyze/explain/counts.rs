@@ -141,6 +141,7 @@ pub(super) const fn relevant(cause: Cause) -> &'static [Metric] {
         | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
+        | Cause::AddressSpace
         | Cause::Helper(_) => &[],
     }
 }

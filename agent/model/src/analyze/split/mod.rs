@@ -19,6 +19,9 @@ pub(super) const SAMPLE_NS: u64 = 1_000_000_000 / SAMPLES_PER_S;
 /// Accounts of waits for another thread of the process, in the order in which a helper's wait explains them.
 pub(super) const FOR_OTHERS: [Account; 3] = [Account::Lock, Account::Other, Account::Poll];
 
+/// Accounts of waits for the lock of an address space, in the order in which such waits come out of them.
+pub(super) const OF_ADDRESS_SPACE: [Account; 2] = [Account::Fault, Account::Other];
+
 /// Shares of an excess of CPU time by overlay, in the order of [`Overlay::ALL`], as many requests together
 /// show them. At most 1 in all.
 pub(super) type Shares = [f64; Overlay::ALL.len()];
@@ -43,6 +46,7 @@ impl Split {
         let HelperWait { on_cpu, waiting } = phase.helpers.wait;
         (split.kept_on_cpu, split.kept_waiting) = (on_cpu, waiting);
         split.steal = phase.counts.get(Metric::Steal);
+        split.address_space = phase.counts.get(Metric::AddressSpace);
         let sampled = |metric| phase.counts.get(metric).saturating_mul(SAMPLE_NS);
         split.sampled = Overlay::ALL.map(|overlay| sampled(overlay.samples()));
         split.own_code = sampled(Metric::SampleUser);
@@ -60,7 +64,7 @@ impl Split {
             Quantity::Helper(_) | Quantity::HelperThreads => false,
             Quantity::Of(metric) => {
                 let is_sampled = || Overlay::ALL.iter().any(|overlay| overlay.samples() == metric);
-                metric == Metric::Steal || metric == Metric::SampleUser || is_sampled()
+                matches!(metric, Metric::Steal | Metric::AddressSpace | Metric::SampleUser) || is_sampled()
             }
         }
     }
@@ -76,6 +80,7 @@ impl Split {
             Cause::Account(_) | Cause::Suspended | Cause::Queue | Cause::Handoff => self.get(cause),
             Cause::Steal => self.steal,
             Cause::Pause => self.pause,
+            Cause::AddressSpace => self.address_space,
             Cause::Helper(account) => {
                 let kept = KEPT.iter().position(|kept| *kept == account);
                 kept.map_or(0, |kept| self.kept_on_cpu[kept].saturating_add(self.kept_waiting[kept]))
@@ -103,7 +108,7 @@ impl Split {
 
     /// The excess over a typical one by cause: the numbers add up to the difference of both. A pause is taken
     /// from the causes with the largest excess. Time on a CPU is the hypervisor's as far as it stole more
-    /// than usual. The rest of it (a thread that spins), and waits for other threads, are the helpers' as far
+    /// than usual. Waits for the lock of the address space come out of page faults and calls. The rest of it (a thread that spins), and waits for other threads, are the helpers' as far
     /// as they were kept from running more than usual. CPU time still left goes to samples beyond chance;
     /// where there are too few of them, by the shares that the slow requests together show.
     pub(super) fn excess(
@@ -118,6 +123,13 @@ impl Split {
         let cpu = &mut more.accounts[Account::Cpu as usize];
         let stolen = more.steal.min(*cpu).max(0);
         *cpu -= stolen;
+        let mut address_space = 0;
+        for account in OF_ADDRESS_SPACE {
+            let waited = &mut more.accounts[account as usize];
+            let taken = (more.address_space - address_space).min(*waited).max(0);
+            *waited -= taken;
+            address_space += taken;
+        }
         let mut helpers = [0; KEPT.len()];
         for (kept, helper) in helpers.iter_mut().enumerate() {
             let (mut on_cpu, mut waiting) = (more.kept_on_cpu[kept].max(0), more.kept_waiting[kept].max(0));
@@ -136,7 +148,7 @@ impl Split {
         let overlays = self.sampled_excess(typical, shares, &mut more.accounts[Account::Cpu as usize]);
         let helpers = KEPT.into_iter().map(Cause::Helper).zip(helpers);
         more.into_time()
-            .chain([(Cause::Steal, stolen), (Cause::Pause, paused)])
+            .chain([(Cause::Steal, stolen), (Cause::Pause, paused), (Cause::AddressSpace, address_space)])
             .chain(helpers)
             .chain(overlays)
     }

@@ -28,6 +28,8 @@ pub struct Parts<T> {
     pub steal: T,
     /// For how long the guest was stopped.
     pub pause: T,
+    /// Time of waits for the lock of the address space: a part of `fault` and of `other`.
+    pub address_space: T,
     /// Time on a CPU by samples, in the order of [`Overlay::ALL`].
     pub sampled: [T; OVERLAYS],
     /// Time on a CPU by samples in the program's own code.
@@ -56,6 +58,7 @@ impl<T: Copy> Parts<T> {
             kept_waiting: both(self.kept_waiting, other.kept_waiting, f),
             steal: f(self.steal, other.steal),
             pause: f(self.pause, other.pause),
+            address_space: f(self.address_space, other.address_space),
             sampled: both(self.sampled, other.sampled, f),
             own_code: f(self.own_code, other.own_code),
         }
@@ -90,7 +93,7 @@ impl<T: Copy> Parts<T> {
             Cause::Suspended => Some(self.suspended),
             Cause::Queue => Some(self.queue),
             Cause::Handoff => Some(self.handoff),
-            Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => None,
+            Cause::Steal | Cause::Pause | Cause::AddressSpace | Cause::Helper(_) | Cause::Overlay(_) => None,
         }
     }
 
@@ -101,7 +104,7 @@ impl<T: Copy> Parts<T> {
             Cause::Suspended => Some(&mut self.suspended),
             Cause::Queue => Some(&mut self.queue),
             Cause::Handoff => Some(&mut self.handoff),
-            Cause::Steal | Cause::Pause | Cause::Helper(_) | Cause::Overlay(_) => None,
+            Cause::Steal | Cause::Pause | Cause::AddressSpace | Cause::Helper(_) | Cause::Overlay(_) => None,
         }
     }
 
@@ -123,10 +126,12 @@ impl<T: Copy> Parts<T> {
             kept_waiting,
             steal,
             pause,
+            address_space,
             sampled,
             own_code,
         } = self;
-        let beside = kept_on_cpu.into_iter().chain(kept_waiting).chain([steal, pause]).chain(sampled);
+        let beside =
+            kept_on_cpu.into_iter().chain(kept_waiting).chain([steal, pause, address_space]).chain(sampled);
         accounts.into_iter().chain([suspended, queue, handoff]).chain(beside).chain([own_code])
     }
 
@@ -141,14 +146,16 @@ impl<T: Copy> Parts<T> {
             kept_waiting,
             steal,
             pause,
+            address_space,
             sampled,
             own_code,
         } = self;
-        let beside = kept_on_cpu.iter_mut().chain(kept_waiting).chain([steal, pause]).chain(sampled);
+        let beside =
+            kept_on_cpu.iter_mut().chain(kept_waiting).chain([steal, pause, address_space]).chain(sampled);
         accounts.iter_mut().chain([suspended, queue, handoff]).chain(beside).chain([own_code])
     }
 }
 
 /// How many numbers there are.
-pub(in crate::analyze) const CELLS: usize = CAUSES + 2 * KEPT.len() + 2 + OVERLAYS + 1;
+pub(in crate::analyze) const CELLS: usize = CAUSES + 2 * KEPT.len() + 3 + OVERLAYS + 1;
 const _: () = assert!(size_of::<Parts<u64>>() == CELLS * 8);

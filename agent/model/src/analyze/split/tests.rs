@@ -83,6 +83,27 @@ fn a_pause_explains_whichever_accounts_it_lies_in() {
     assert_eq!(excess_ms(&slow, &typical), [("pause", 30)]);
 }
 
+/// Waits for the lock of the address space come out of page faults first, then out of calls, and no more than
+/// is there; helpers explain only what is left.
+#[rstest]
+#[case::faults_alone(30, 0, 20, 0, &[("fault", 10), ("address_space", 20)])]
+#[case::faults_and_calls(30, 20, 40, 0, &[("other", 10), ("address_space", 40)])]
+#[case::more_than_there_is(5, 0, 9, 0, &[("address_space", 5)])]
+#[case::before_helpers(0, 30, 20, 30, &[("address_space", 20), ("helper.runq", 10)])]
+fn waits_for_the_address_space_are_one_cause(
+    #[case] fault: u64,
+    #[case] other: u64,
+    #[case] waited: u64,
+    #[case] kept: u64,
+    #[case] expected: &[(&str, i64)],
+) {
+    let mut slow = split(10 * MS, 0, [0; 4]);
+    slow.accounts[Account::Fault as usize] = fault * MS;
+    slow.accounts[Account::Other as usize] = other * MS;
+    (slow.address_space, slow.kept_waiting[0]) = (waited * MS, kept * MS);
+    assert_eq!(excess_ms(&slow, &split(10 * MS, 0, [0; 4])), expected);
+}
+
 #[test]
 fn what_is_always_sampled_explains_no_excess() {
     let typical = split(40 * MS, 0, [20, 0, 0, 0]);

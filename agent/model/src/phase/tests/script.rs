@@ -198,6 +198,7 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
     let left_ns = number("from=", line.time_ns);
     let call = match line.value("by=") {
         Some("write") => libc::SYS_write as i32,
+        Some("munmap") => libc::SYS_munmap as i32,
         Some("exit_group") => libc::SYS_exit_group as i32,
         Some("sched_yield") => libc::SYS_sched_yield as i32,
         Some(unknown) => panic!("no such system call here: {unknown}"),

@@ -89,7 +89,7 @@ fn before(part: &Part, words: &Words<'_>) -> Option<String> {
             Some(format!("on another thread or on none, which a socket does not say: {}", instead()))
         }
         Cause::Helper(_) => Some(format!("an estimate: helpers were kept from running for {}", instead())),
-        Cause::Account(_) | Cause::Overlay(_) => None,
+        Cause::Account(_) | Cause::AddressSpace | Cause::Overlay(_) => None,
     }
 }
 
@@ -111,6 +111,7 @@ fn after(part: &Part, words: &Words<'_>, is_bare: bool) -> Option<String> {
         | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
+        | Cause::AddressSpace
         | Cause::Helper(_)
         | Cause::Overlay(_) => None,
     }
@@ -322,6 +323,7 @@ fn of_counts(part: &Part) -> Vec<String> {
         | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
+        | Cause::AddressSpace
         | Cause::Helper(_) => {}
     }
     clauses
@@ -363,6 +365,7 @@ fn of_samples(sampled: &Sampled, part: &Part) -> Option<String> {
         | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
+        | Cause::AddressSpace
         | Cause::Helper(_)
         | Cause::Overlay(_) => {
             let (low, high) = (duration(*low_ns), duration(*high_ns));
