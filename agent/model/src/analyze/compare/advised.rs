@@ -62,7 +62,7 @@ impl Compared {
     }
 
     /// The key of the advice on a cause: a thread that waits in `poll` may wait for its own I/Os, which
-    /// devices have and no wait for a device shows.
+    /// devices have and no wait for a device shows; and one that waits for a peer may wait for the network.
     fn key(&self, cause: Cause, explained: &Decomposition) -> &'static str {
         let more_ns = |account: Account| {
             explained.cause(Cause::Account(account)).map_or(0.0, |one| one.difference_ns.value)
@@ -70,7 +70,13 @@ impl Compared {
         let waited_ns = more_ns(Account::BlockIo) + more_ns(Account::Fault);
         let (poll_ns, in_flight_ns) = (more_ns(Account::Poll), self.device_ns - waited_ns);
         let is_own = cause == Cause::Account(Account::Poll) && in_flight_ns / poll_ns >= OF_DEVICES;
-        if is_own { advice::IN_FLIGHT } else { cause.name() }
+        let is_way =
+            cause == Cause::Account(Account::Net) && self.round_trip_ns / more_ns(Account::Net) >= WORTH;
+        match () {
+            () if is_own => advice::IN_FLIGHT,
+            () if is_way => advice::ON_THE_WAY,
+            () => cause.name(),
+        }
     }
 
     /// Runs of either side were emulated.

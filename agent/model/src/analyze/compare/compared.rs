@@ -70,8 +70,12 @@ pub struct Compared {
     pub costs: Vec<Cost>,
     /// Events per request.
     pub counts: Vec<CountChange>,
-    /// How much more time I/Os spent in queues of devices and in devices, ns per request.
+    /// How much more time I/Os spent in queues of devices and in devices, ns per request; it sums over those
+    /// that ran at the same time.
     pub device_ns: f64,
+    /// How much longer the way to peers and back took at least, by the round trips that TCP measured, ns per
+    /// request.
+    pub round_trip_ns: f64,
     /// Quantile by quantile.
     pub curve: Vec<CurvePoint>,
     /// Limits that differ from the baseline's.

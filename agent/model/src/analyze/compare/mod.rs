@@ -48,7 +48,7 @@ use self::{
     verdict::{decide, measure, overall},
     welch::{logs, mean},
 };
-use crate::untrusted::Untrusted;
+use crate::{phase::Metric as Counted, untrusted::Untrusted};
 
 pub use self::{
     compared::{Compared, Comparison, CurvePoint, Side, TailDifference},
@@ -110,7 +110,7 @@ fn against(baseline: &Platform, platform: &Platform, verdicts: Verdicts, fold: O
     let mean = Decomposition::of(&whole(baseline), &whole(platform), sampled);
     let counts = counts::changes(&baseline.digests(), &platform.digests(), fold);
     let requests = [baseline, platform].map(Platform::requests);
-    let device_ns = [baseline, platform].map(Platform::device_ns);
+    let more = |metrics: &[Counted]| platform.counted(metrics) - baseline.counted(metrics);
     Compared {
         side: platform.side(),
         judged: verdicts.judged.into_iter().map(check).collect(),
@@ -121,7 +121,8 @@ fn against(baseline: &Platform, platform: &Platform, verdicts: Verdicts, fold: O
         mean,
         tail: tail(baseline, platform, sampled),
         counts,
-        device_ns: device_ns[1] - device_ns[0],
+        device_ns: more(&[Counted::BlockQueue, Counted::BlockDevice]),
+        round_trip_ns: more(&[Counted::NetRoundTrip]),
         curve: curve(baseline, platform),
         limits: LimitDifference::all(&baseline.limits, &platform.limits),
     }

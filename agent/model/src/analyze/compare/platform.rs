@@ -66,13 +66,9 @@ impl Platform {
         self.runs.iter().map(|run| run.requests.latencies_ns.len() as u64).sum()
     }
 
-    /// Time that I/Os spent in queues of devices and in devices, ns per request; it sums over those that ran
-    /// at the same time.
-    pub(super) fn device_ns(&self) -> f64 {
-        let of = |run: &Run| {
-            let time = |metric: Counted| run.requests.counts[metric as usize];
-            time(Counted::BlockQueue) + time(Counted::BlockDevice)
-        };
+    /// Sum of these counts per request, as a mean over runs.
+    pub(super) fn counted(&self, metrics: &[Counted]) -> f64 {
+        let of = |run: &Run| metrics.iter().map(|metric| run.requests.counts[*metric as usize]).sum();
         mean(&self.runs.iter().map(of).collect::<Vec<f64>>())
     }
 

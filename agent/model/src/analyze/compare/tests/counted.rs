@@ -148,6 +148,25 @@ fn advice_on_poll_depends_on_what_devices_had(#[case] device_ms: u64, #[case] ex
     assert_eq!(advice, [advice::for_cause(expected)]);
 }
 
+/// A peer that takes longer is one thing, a longer way to it another.
+#[rstest]
+#[case::the_way(6, advice::ON_THE_WAY)]
+#[case::the_peer(0, "net")]
+#[case::mostly_the_peer(2, "net")]
+fn advice_on_a_peer_depends_on_the_way_to_it(#[case] round_trip_ms: u64, #[case] expected: &str) {
+    let make = |label: &str, net_ms: u64, round_trip_ms: u64| {
+        of_requests(label, |run, number| {
+            let mut request = spending(run, number, [(Account::Net, net_ms)]);
+            request.phases[0].counts.net_round_trip_ns = round_trip_ms * 1_000_000;
+            request
+        })
+    };
+    let comparison = against(&make("a", 5, 0), make("b", 15, round_trip_ms), None);
+    let advised = comparison.platforms[0].advised(&comparison.baseline);
+    let advice: Vec<_> = advised.iter().map(|one| Some(one.advice.clone())).collect();
+    assert_eq!(advice, [advice::for_cause(expected)]);
+}
+
 /// Each cause with a quarter of the difference gets its advice, by its share.
 #[rstest]
 #[case::one([20, 1, 1], &["lock"])]
