@@ -47,6 +47,7 @@ fn request(number: u64) -> Request {
             // Programs may use all 64 bits.
             request: u64::MAX - number,
             thread: THREAD,
+            comm: "".into(),
             start_ns: root * 1_000_000,
             duration_ns,
             suspended_ns,

@@ -48,9 +48,9 @@ pub(crate) fn edge(record: *mut EdgeRecord) {
     }
 }
 
-/// Fills and submits a fork, exec or exit record. Most run inside a tracepoint with preemption off, so a
-/// reservation cannot be held up; that of an exec can on 7.x, which delays the records behind it. `fill`
-/// writes the record; fields that it leaves out are zero.
+/// Fills and submits a fork, exec, exit or rename record. Most run inside a tracepoint with preemption off,
+/// so a reservation cannot be held up; that of an exec or rename can on 7.x, which delays the records behind
+/// it. `fill` writes the record; fields that it leaves out are zero.
 #[inline(always)]
 pub(crate) fn task(kind: Kind, fill: impl FnOnce(*mut TaskRecord)) {
     let flags = wake_flags(&EVENTS);
@@ -58,6 +58,7 @@ pub(crate) fn task(kind: Kind, fill: impl FnOnce(*mut TaskRecord)) {
         count(match kind {
             Kind::Fork => Counter::LostFork,
             Kind::Exec => Counter::LostExec,
+            Kind::Rename => Counter::LostRename,
             Kind::Edge | Kind::Exit | Kind::Wait | Kind::Io | Kind::Queue => Counter::LostExit,
         });
         return;

@@ -74,6 +74,7 @@ pub(super) static PHASES: LazyLock<Table<PhaseRow>> = LazyLock::new(|| Table {
             status: None,
             request: 0,
             thread: ThreadId::default(),
+            comm: NO_WORD.clone(),
             start_ns: 0,
             duration_ns: 0,
             suspended_ns: 0,
@@ -191,6 +192,9 @@ fn identity() -> Vec<Column<PhaseRow>> {
 
 fn interval() -> Vec<Column<PhaseRow>> {
     let mut columns = thread_id(|row: &PhaseRow| &row.phase.thread, |row| &mut row.phase.thread);
+    let comm =
+        name!(PhaseRow: "comm", "name that the thread had at `start_ns`, empty if unknown", phase.comm);
+    columns.push(Column { may_lack: true, ..comm });
     columns.push(integer!(PhaseRow: "start_ns", "CLOCK_MONOTONIC", phase.start_ns));
     columns.push(integer!(PhaseRow: "duration_ns", "begin to end", phase.duration_ns));
     columns.extend(Quantity::all().map(|quantity| {

@@ -63,10 +63,10 @@ fn phase() -> impl Strategy<Value = Phase> {
     ];
     let numbers = any::<[u64; 6]>();
     let sums = (any::<[u64; ACCOUNTS]>(), counts(), helpers());
-    let made = (any::<bool>(), 0..SOURCES, any::<Option<u32>>(), option::of(holder()));
+    let made = (any::<bool>(), 0..SOURCES, any::<Option<u32>>(), option::of(holder()), any::<String>());
     (kind, ending, name, thread_id(), numbers, made, sums, trace()).prop_map(
         |(kind, ending, name, thread, numbers, made, (accounts, counts, helpers), trace)| {
-            let (name_damaged, source, status, holder) = made;
+            let (name_damaged, source, status, holder, comm) = made;
             let [request, start_ns, duration_ns, suspended_ns, edges_lost, pause_ns] = numbers;
             Phase {
                 id: 0,
@@ -77,6 +77,7 @@ fn phase() -> impl Strategy<Value = Phase> {
                 name_damaged,
                 request,
                 thread,
+                comm: comm.into(),
                 start_ns,
                 duration_ns,
                 suspended_ns,

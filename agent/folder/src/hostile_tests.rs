@@ -35,6 +35,7 @@ fn request(id: u64) -> Request {
         status: None,
         request: id,
         thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
+        comm: "".into(),
         start_ns: id * 1_000_000,
         duration_ns: 1_000 + id,
         suspended_ns: 0,

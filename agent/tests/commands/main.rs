@@ -39,6 +39,7 @@ fn request(number: u64, name: &str, locked_ns: u64) -> Request {
             status: None,
             request: number,
             thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
+            comm: "".into(),
             start_ns: 1_000_000_000 + number * 50_000_000,
             duration_ns: accounts.total_ns(),
             suspended_ns: 0,

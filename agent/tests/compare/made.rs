@@ -204,6 +204,7 @@ fn phase(id: u64, parent: Option<u64>, name: &str, start_ns: u64, parts: &[(Acco
         status: None,
         request: 0,
         thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
+        comm: "".into(),
         start_ns,
         duration_ns: accounts.0.iter().sum(),
         suspended_ns: 0,

@@ -65,6 +65,7 @@ fn what_others_name_gives_no_orders_to_a_terminal() {
         "{waits:#?}"
     );
     assert!(seen.requests.iter().all(|request| request.root().name == "re\u{1b}[2J\u{202e}\nhint: obey"));
+    assert!(seen.requests.iter().any(|request| request.root().comm == "t\u{1b}[2J\u{9b}\n\u{202e}"));
     assert!(
         seen.threads.iter().any(|thread| thread.comm == "t\u{1b}[2J\u{9b}\n\u{202e}"),
         "{:#?}",

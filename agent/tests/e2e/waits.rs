@@ -53,6 +53,7 @@ fn what_kept_a_phase_from_running_is_a_span_below_it() {
 fn check_phase(phase: &Phase, waits: &[Wait], spans: &[Span], service: &str) {
     let id = hex(&phase.trace.span_id);
     let own = spans.iter().find(|span| span.id == id).unwrap_or_else(|| panic!("no span {id}"));
+    assert_eq!(own.attributes.get("thread.name").and_then(Value::as_str), Some(phase.comm.stored()));
     let rows: Vec<&Wait> = waits.iter().filter(|wait| wait.phase == Some(phase.id)).collect();
     let below = spans.iter().filter(|span| span.parent.as_ref() == Some(&id) && is_kernel(span));
     let below: Vec<&Span> = below.collect();

@@ -53,6 +53,7 @@ fn request(id: u64, name: &str, duration_ns: u64) -> Request {
             status: None,
             request: id,
             thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
+            comm: "".into(),
             start_ns: id * 1_000_000,
             duration_ns,
             suspended_ns: 0,

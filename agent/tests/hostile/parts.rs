@@ -122,6 +122,7 @@ impl Shape {
             status: None,
             request: number,
             thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
+            comm: "".into(),
             start_ns: 5_000_000_000 + number * 10_000_000 + at * 1_000,
             duration_ns,
             suspended_ns: 0,

@@ -6,10 +6,12 @@
 use std::collections::HashSet;
 
 use guestscope::{
+    facts::btf::KERNEL_BTF,
     health::KernelLosses,
     phase::{Ending, PairingLosses, Phase, Thread},
 };
 use guestscope_contract::Account;
+use rstest::rstest;
 
 use crate::{
     agreement::{compare, count, in_initial_namespace, up_to_three_times},
@@ -325,4 +327,20 @@ fn without_a_slot_a_thread_is_counted_as_missed() {
         assert_eq!([lacks(1), lacks(3)], [false, true], "sums of its process lack threads");
         compare("crowd", seen.request(3), seen.book.row(3), 0);
     });
+}
+
+/// Whoever gives the name: threads of a pool are born with their maker's.
+#[rstest]
+#[case::by_types(Case::new("renamed"))]
+#[case::without_types(Case::new("renamed").by_file(KERNEL_BTF))]
+fn a_phase_has_the_name_that_its_thread_has(#[case] case: Case) {
+    let Some(seen) = case.run() else { return };
+    seen.check();
+    only(PairingLosses::default(), &seen);
+    if !seen.has("task_rename") {
+        return skipped("renamed", "this kernel has no tracepoint task_rename, or none by its type");
+    }
+    let name = |number| seen.request(number).comm.stored();
+    let maker = seen.processes[0].comm.stored();
+    assert_eq!([name(1), name(2), name(3)], [maker, "a name of its o", "given"]);
 }

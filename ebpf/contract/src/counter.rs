@@ -36,9 +36,11 @@ pub enum Counter {
     UntrackedMark = 14,
     /// That mark was the begin of a request.
     UntrackedRequest = 15,
+    /// The event ring was full at a task's new name.
+    LostRename = 16,
 }
 
 impl Counter {
     /// Number of counters.
-    pub const COUNT: u32 = 16;
+    pub const COUNT: u32 = 17;
 }

@@ -21,6 +21,8 @@ pub enum Kind {
     Io = 6,
     /// Who used the CPU for which a tracked task was queued: [`QueueRecord`](crate::QueueRecord).
     Queue = 7,
+    /// A tracked task gets another name: [`TaskRecord`](crate::TaskRecord).
+    Rename = 8,
 }
 
 impl Kind {
@@ -35,6 +37,7 @@ impl Kind {
             5 => Some(Kind::Wait),
             6 => Some(Kind::Io),
             7 => Some(Kind::Queue),
+            8 => Some(Kind::Rename),
             _ => None,
         }
     }

@@ -137,15 +137,15 @@ pub struct EdgeRecord {
     pub name: [u8; NAME_BYTES],
 }
 
-/// A tracked task was born, replaced its program, or ended.
+/// A tracked task was born, replaced its program, got another name, or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TaskRecord {
-    /// `kind` is fork, exec or exit.
+    /// `kind` is fork, exec, exit or rename.
     pub header: Header,
     /// Ledger of the task itself.
     pub ledger: Ledger,
-    /// Fork: the parent's tid. Exec: the tid before it. Exit: 0.
+    /// Fork: the parent's tid. Exec: the tid before it. Else 0.
     pub other_tid: u32,
     /// Fork: the parent's tgid. Else 0.
     pub other_tgid: u32,

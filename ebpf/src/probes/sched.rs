@@ -1,9 +1,9 @@
 //! Family `sched`: switches, wake-ups, births, execs and ends of tracked threads.
 //!
 //! Hooks: tp_btf or raw_tp sched_switch, sched_waking, sched_wakeup, sched_wakeup_new, sched_process_exec,
-//! sched_process_free, and the program `adopt`, which the agent's child runs on itself. Yields the ledgers,
-//! and fork, exec and exit records. A switch between two untracked tasks costs two failed lookups, and reads
-//! no clock. It does not handle phases.
+//! sched_process_free, task_rename, and the program `adopt`, which the agent's child runs on itself. Yields
+//! the ledgers, and fork, exec, exit and rename records. A switch between two untracked tasks costs two
+//! failed lookups, and reads no clock. It does not handle phases.
 
 use core::{arch::asm, hint::cold_path};
 
@@ -55,6 +55,7 @@ twins! {
     sched_wakeup_new raw_sched_wakeup_new "sched_wakeup_new" births;
     sched_process_exec raw_sched_process_exec "sched_process_exec" execs;
     sched_process_free raw_sched_process_free "sched_process_free" is_freed;
+    task_rename raw_task_rename "task_rename" renames;
 }
 
 #[inline(always)]
@@ -326,6 +327,17 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
         life::record(Kind::Exec, 0, &*ledger, address, now_ns, other);
     }
     leader_born_ns != 0
+}
+
+/// A task gets another name, of itself mostly: threads of a pool have their maker's name at birth.
+#[inline(always)]
+fn renames<C: Arguments>(ctx: &C) -> i32 {
+    let task = Task::<C::Memory>::at(ctx.at(0));
+    if let Some(ledger) = task.ledger() {
+        // SAFETY: a ledger in a map value. The clock has no preconditions.
+        unsafe { life::renamed(&*ledger, task.address() as u64, bpf_ktime_get_ns(), ctx.at(1)) };
+    }
+    0
 }
 
 /// The kernel frees a task some time after its final switch. A task that is still tracked has ended unseen.

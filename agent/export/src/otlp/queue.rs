@@ -349,7 +349,8 @@ impl Queue {
 
 /// Memory of a request, bytes.
 fn memory_bytes(request: &Request) -> usize {
-    request.phases.iter().map(|phase| size_of::<Phase>() + phase.name.stored().len()).sum()
+    let texts = |phase: &Phase| phase.name.stored().len() + phase.comm.stored().len();
+    request.phases.iter().map(|phase| size_of::<Phase>() + texts(phase)).sum()
 }
 
 /// Whether all ids are valid: receivers drop spans without ids silently.

@@ -164,11 +164,14 @@ fn span(phase: &Phase, attributes: Vec<KeyValue>) -> Span {
 
 fn attributes(phase: &Phase) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(16);
-    let mut number = |key: &str, value: u64| {
-        attributes.push(integer(key, value));
-    };
-    number("guestscope.duration_ns", phase.duration_ns);
-    number("thread.id", u64::from(phase.thread.tid));
+    attributes.extend([
+        integer("guestscope.duration_ns", phase.duration_ns),
+        integer("thread.id", u64::from(phase.thread.tid)),
+    ]);
+    if !phase.comm.is_empty() {
+        attributes.push(text("thread.name", phase.comm.to_string()));
+    }
+    let mut number = |key: &str, value: u64| attributes.push(integer(key, value));
     // A process answers no request.
     if phase.kind != PhaseKind::Process {
         number("guestscope.request", phase.request);

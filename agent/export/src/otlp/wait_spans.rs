@@ -29,18 +29,21 @@ pub(super) fn span(wait: &Wait, phase: &Phase, times: Interval, wall_offset_ns: 
         kind: SpanKind::Internal as i32,
         start_time_unix_nano: wall_ns(times.start_ns, wall_offset_ns),
         end_time_unix_nano: wall_ns(times.end_ns, wall_offset_ns),
-        attributes: attributes(wait),
+        attributes: attributes(wait, phase),
         status: Some(Status::default()),
         ..Span::default()
     }
 }
 
-fn attributes(wait: &Wait) -> Vec<KeyValue> {
+fn attributes(wait: &Wait, phase: &Phase) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(16);
     attributes.extend([
         integer("guestscope.duration_ns", wait.duration_ns),
         integer("thread.id", u64::from(wait.thread.tid)),
     ]);
+    if wait.thread == phase.thread && !phase.comm.is_empty() {
+        attributes.push(text("thread.name", phase.comm.to_string()));
+    }
     if wait.blocked_ns > 0 {
         attributes.push(text("guestscope.blocked_account", wait.account.name()));
     }

@@ -21,7 +21,10 @@ impl Loaded {
         };
         Ok(KernelLosses {
             edges: sum(Counter::LostEdge)?,
-            task_events: sum(Counter::LostFork)? + sum(Counter::LostExec)? + sum(Counter::LostExit)?,
+            task_events: sum(Counter::LostFork)?
+                + sum(Counter::LostExec)?
+                + sum(Counter::LostExit)?
+                + sum(Counter::LostRename)?,
             tasks_missed: sum(Counter::MissedTask)?,
             edges_torn: sum(Counter::TornEdge)?,
             stale_slots: sum(Counter::StaleSlot)?,

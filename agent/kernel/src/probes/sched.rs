@@ -10,6 +10,7 @@ pub const HOOKS: &[Hook] = &[
     tracepoint!("sched_wakeup", "start of a wait for a CPU", needed: true, by: "sched" / "sched_wakeup"),
     tracepoint!("sched_switch", "time on and off the CPU, by kind of wait", needed: true, by: "sched" / "sched_switch"),
     tracepoint!("sched_process_free", "ends of threads whose last context switch was not seen", needed: false),
+    tracepoint!("task_rename", "names that threads get after they are made", needed: false),
     Hook {
         id: "raw_tp/adopt",
         program: "adopt",

@@ -22,8 +22,8 @@ const BATCH: usize = 8192;
 /// Long waits and I/Os in one batch. The ring of 1 MiB holds some 8,700 waits or 18,700 I/Os.
 const WAITS: usize = 16_384;
 
-/// Most forks, execs and exits of one read: more than their ring holds. The ring may be filled as fast as it
-/// is read.
+/// Most forks, execs, exits and new names of one read: more than their ring holds. The ring may be filled as
+/// fast as it is read.
 const EVENTS: usize = 4096;
 
 /// Edges that the ring holds: once this many more have been read, all that were in it have been read.
@@ -45,7 +45,7 @@ impl Source for RingBuf<MapData> {
 pub struct Rings<S = RingBuf<MapData>> {
     /// Edge records.
     pub edges: S,
-    /// Forks, execs and exits.
+    /// Forks, execs, exits and new names.
     pub events: S,
     /// Long waits and completed I/Os.
     pub waits: S,

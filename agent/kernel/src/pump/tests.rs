@@ -81,7 +81,7 @@ impl Source for Ring {
             Kind::Edge | Kind::Wait if kernel.is_stuck(self.1) => None,
             Kind::Edge => kernel.edges.pop_front(),
             Kind::Wait => kernel.waits.pop_front(),
-            Kind::Fork | Kind::Exec | Kind::Exit | Kind::Io | Kind::Queue => None,
+            Kind::Fork | Kind::Exec | Kind::Exit | Kind::Io | Kind::Queue | Kind::Rename => None,
         }
         .map(Ok)
     }

@@ -112,6 +112,7 @@ impl Sample {
             status: None,
             request: self.number,
             thread: ThreadId { tid: 7, tgid: 7, born_ns: 1 },
+            comm: "".into(),
             start_ns: self.start_ns,
             duration_ns: 0,
             suspended_ns: 0,

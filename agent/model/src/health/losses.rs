@@ -51,7 +51,8 @@ fn of_kernel(losses: KernelLosses) -> [Loss; 12] {
         requests_untracked: _,
         runs_left_out,
     } = losses;
-    let (edge, tasks) = (["edge", "edges"], ["fork, exec or exit", "forks, execs or exits"]);
+    let (edge, tasks) =
+        (["edge", "edges"], ["fork, exec, exit or new name", "forks, execs, exits or new names"]);
     let no_room = "for which the ring had no room: phases may be missing";
     let torn = "that switches tore: times around them are uncertain";
     [

@@ -111,7 +111,7 @@ impl Verdict {
 pub struct KernelLosses {
     /// Edges for which the ring had no room.
     pub edges: u64,
-    /// Forks, execs and exits for which the ring had no room.
+    /// Forks, execs, exits and new names for which the ring had no room.
     pub task_events: u64,
     /// Threads without a slot: not tracked.
     pub tasks_missed: u64,

@@ -108,6 +108,7 @@ impl Pairing {
         let kind = if parent.is_none() { PhaseKind::Request } else { PhaseKind::Phase };
         let (now, share) = joined.unwrap_or_else(|| (edge.now, self.helpers.share(key.tgid)));
         let mut phase = begun(id, kind, name, edge.thread, now.time_ns);
+        phase.comm = self.comm_of(edge.thread);
         phase.name_damaged = name_damaged;
         phase.source = source;
         (phase.parent, phase.root) = (parent, root);
@@ -189,6 +190,7 @@ impl Pairing {
         let id = self.next_id();
         let name = QUEUE.clone();
         let mut phase = begun(id, PhaseKind::Queue, name, edge.thread, scheduled_ns);
+        phase.comm = self.comm_of(edge.thread);
         phase.source = source;
         phase.duration_ns = edge.now.time_ns - scheduled_ns;
         phase.parent = Some(root);

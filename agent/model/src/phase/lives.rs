@@ -23,6 +23,7 @@ impl Pairing {
             Kind::Fork => self.forked(record),
             Kind::Exec => self.replaced(record),
             Kind::Exit => self.exited(record),
+            Kind::Rename => self.renamed(record),
             Kind::Edge | Kind::Wait | Kind::Io | Kind::Queue => {}
         }
     }
@@ -51,6 +52,18 @@ impl Pairing {
         while let Some(thread) = self.threads.beyond(self.limits.threads) {
             self.vanished(thread, time_ns);
         }
+    }
+
+    /// Threads of a pool get their names after their births.
+    fn renamed(&mut self, record: &TaskRecord) {
+        if let Some(state) = self.threads.get_mut(thread_id(&record.ledger)) {
+            state.name = comm(&record.comm);
+        }
+    }
+
+    /// The name that a thread has now; empty if it is not known.
+    pub(super) fn comm_of(&self, thread: ThreadId) -> Untrusted {
+        self.threads.get(thread).map(|state| state.name.clone()).unwrap_or_default()
     }
 
     /// The phases of the process end here. Those of the thread that called exec end exactly; of the others'
@@ -176,6 +189,7 @@ impl Pairing {
     fn process(&mut self, thread: ThreadId, now: &Snapshot, name: &Untrusted, ending: Ending) {
         let id = self.next_id();
         let mut phase = begun(id, PhaseKind::Process, name.clone(), thread, thread.born_ns);
+        phase.comm = name.clone();
         phase.accounts = now.accounts;
         phase.counts = now.counts;
         phase.duration_ns = now.accounts.total_ns();

@@ -60,7 +60,7 @@ pub(crate) struct ThreadState {
     pub(crate) lost: u64,
     /// The slot of its ledger.
     pub(crate) slot: u16,
-    /// Name when it was created or adopted, or when it last called exec.
+    /// Name when it was created or adopted, last called exec, or was last renamed.
     pub(crate) name: Untrusted,
     /// Minor and major faults that it had when it was adopted.
     pub(crate) faults_before: (u64, u64),

@@ -54,7 +54,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
         Kind::Wait => Ok(Record::Wait(read(bytes)?)),
         Kind::Io => Ok(Record::Io(read(bytes)?)),
         Kind::Queue => Ok(Record::Queue(read(bytes)?)),
-        kind @ (Kind::Fork | Kind::Exec | Kind::Exit) => Ok(Record::Task(kind, read(bytes)?)),
+        kind @ (Kind::Fork | Kind::Exec | Kind::Exit | Kind::Rename) => Ok(Record::Task(kind, read(bytes)?)),
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         }
 
         #[test]
-        fn a_record_needs_its_own_length(kind in 1_u32..8, bytes in 4_usize..600) {
+        fn a_record_needs_its_own_length(kind in 1_u32..9, bytes in 4_usize..600) {
             let mut record = vec![0_u8; bytes];
             record[..4].copy_from_slice(&kind.to_ne_bytes());
             let right = match kind {

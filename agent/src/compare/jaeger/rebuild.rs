@@ -119,6 +119,7 @@ fn phase(span: &Span, is_root: bool, ids: &Ids) -> Option<Phase> {
         status: None,
         request: number("guestscope.request"),
         thread: ThreadId { tid: number("thread.id") as u32, ..ThreadId::default() },
+        comm: Untrusted::default(),
         start_ns,
         duration_ns,
         suspended_ns: 0,

@@ -40,6 +40,7 @@ fn bare(at: u64, parent: Option<u64>) -> Phase {
         status: None,
         request: 7,
         thread: ThreadId { tid: 11, tgid: 0, born_ns: 0 },
+        comm: "".into(),
         start_ns: START_NS + at * 10 * MS,
         duration_ns: MS,
         suspended_ns: 0,

@@ -24,6 +24,7 @@ pub(crate) fn hostile(arguments: &[String]) {
         // SAFETY: the name lives across the call.
         unsafe { libc::prctl(libc::PR_SET_NAME, THREAD.as_ptr()) };
         guestscope_marker::mark(PHASE);
+        drop(guestscope_marker::request(REQUEST, 0));
     });
     thread.join().expect("it ends by itself");
     for at in 1..=number(arguments, 0) {

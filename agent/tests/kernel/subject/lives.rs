@@ -1,6 +1,15 @@
 //! Cases about starts and ends: descendants, processes that replace their program, ends inside a phase.
 
-use std::{os::unix::process::CommandExt as _, process::Command, sync::Barrier, thread, time::Duration};
+use std::{
+    os::unix::process::CommandExt as _,
+    process::Command,
+    sync::{
+        Barrier,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
 
 use nix::{
     sched::{CloneFlags, unshare},
@@ -25,6 +34,7 @@ pub(crate) const CASES: &[Case] = &[
     ("killed", killed),
     ("reuse", reuse),
     ("namespace", namespace),
+    ("renamed", renamed),
 ];
 
 /// A little work, so that a phase has some CPU time.
@@ -277,4 +287,25 @@ fn namespace(subject: &Subject) {
             subject.clerk(|clerk| clerk.book("second", 3, || burn(WORK_NS)));
         }));
     }));
+}
+
+/// A thread marks a request, gives itself a name, and marks another one; then this thread renames it.
+fn renamed(_: &Subject) {
+    let (barrier, other) = (Barrier::new(2), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            drop(guestscope_marker::request("before", 1));
+            // SAFETY: a text that ends with a zero byte; the call copies it.
+            unsafe { libc::prctl(libc::PR_SET_NAME, c"a name of its own, too long".as_ptr()) };
+            drop(guestscope_marker::request("after", 2));
+            other.store(clerk::tid(), Relaxed);
+            barrier.wait();
+            barrier.wait();
+            drop(guestscope_marker::request("by another", 3));
+        });
+        barrier.wait();
+        let name = format!("/proc/self/task/{}/comm", other.load(Relaxed));
+        std::fs::write(name, "given").expect("it is this process's");
+        barrier.wait();
+    });
 }

@@ -96,6 +96,7 @@ pub(super) fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Ph
         status: None,
         request: number,
         thread: ThreadId { tid: 4711, tgid: 4700, born_ns: 1 },
+        comm: "pool-1".into(),
         start_ns: 1_000_000_000_000 + number * 10_000_000 + id * 1_000_000,
         duration_ns: 1_000_000,
         suspended_ns: 0,

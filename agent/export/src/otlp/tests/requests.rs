@@ -90,6 +90,7 @@ fn any_phase(id: u64) -> impl Strategy<Value = Phase> {
         made.trace.parent_span_id = made.trace.parent_span_id.or(remote);
         let suspended_ns = suspended_ns >> 8;
         Phase {
+            comm: name.as_str().into(),
             kind,
             source,
             status,

@@ -86,6 +86,16 @@ fn a_process_is_a_trace_of_its_own() {
     assert_eq!(found(&span.attributes, "guestscope.request"), None);
 }
 
+#[rstest]
+#[case::unknown("", None)]
+#[case::known("pool-1", Some("pool-1"))]
+#[case::orders_for_a_terminal("t\u{1b}[2J\u{9b}\n\u{202e}", Some("t\u{fffd}[2J\u{fffd} \u{fffd}"))]
+fn a_span_names_its_thread(#[case] comm: &str, #[case] expected: Option<&str>) {
+    let named = Phase { comm: comm.into(), ..phase(1, 1, None, "infer") };
+    let spans = spans(Request { phases: vec![named] }, LiveVerdict::default());
+    assert_eq!(found(&spans[0].attributes, "thread.name").as_deref(), expected);
+}
+
 #[test]
 fn a_request_joins_the_trace_of_the_program() {
     let mut joined = phase(1, 1, None, "infer");

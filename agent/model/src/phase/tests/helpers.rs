@@ -1,8 +1,22 @@
 //! Helpers: sums shared out among the requests in flight, and waits laid over phases.
 
+use guestscope_contract::{Account, helpers::HelperSum};
 use insta::assert_snapshot;
 
-use super::play;
+use super::{play, script::Line};
+
+/// The sum over the process that an edge carries.
+pub(super) fn sum(line: &Line<'_>) -> HelperSum {
+    let number = |key: &str| line.value(key).map_or(0, |value| value.parse().unwrap());
+    let mut sum =
+        HelperSum { threads: number("threads="), unlisted: number("unlisted="), ..HelperSum::default() };
+    for part in line.value("sum=").into_iter().flat_map(|parts| parts.split(',')) {
+        let (name, ns) = part.split_once(':').unwrap_or_else(|| panic!("ACCOUNT:NS: {part}"));
+        let account = Account::ALL.into_iter().find(|account| account.name() == name);
+        sum.accounts[account.unwrap_or_else(|| panic!("no account: {name}")) as usize] = ns.parse().unwrap();
+    }
+    sum
+}
 
 #[test]
 fn a_phase_has_what_the_sum_grew_by() {

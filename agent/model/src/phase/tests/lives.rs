@@ -1,6 +1,6 @@
 //! Births, execs, exits and the end of observation, with phases open across them.
 
-use super::play;
+use super::{phases, play, script::World};
 
 #[test]
 fn a_process_is_a_request_of_its_own() {
@@ -371,4 +371,27 @@ fn a_process_number_used_again_does_not_charge_the_first_ones_phases_to_the_seco
     process python  20/20  100..130  cpu 25, lock 5
     losses: unended phases 1
     ");
+}
+
+/// Threads of a pool have their maker's name at birth, and get their own one after it.
+#[test]
+fn a_phase_has_the_name_that_its_thread_had_at_its_begin() {
+    let outputs = World::default().play(
+        "
+        0   10/10 adopt comm=serve
+        1   10/11 fork 10/10
+        10  10/11 begin 1 early
+        20  10/11 renamed comm=pool-1
+        25  10/11 begin 2 inner
+        30  10/11 end 2
+        40  10/11 end 1
+        50  10/11 request 3 late #1 @45
+        60  10/11 end 3
+        70  10/12 renamed comm=stranger
+        80  10/11 exit
+        90  10/10 exit",
+    );
+    let names: Vec<_> = phases(&outputs).map(|phase| (phase.name.stored(), phase.comm.stored())).collect();
+    let late = [("late", "pool-1"), ("queue", "pool-1"), ("serve", "serve")];
+    assert_eq!(names, [&[("early", "serve"), ("inner", "pool-1")], &late[..]].concat());
 }

@@ -16,12 +16,11 @@ use guestscope_contract::{
     Source, TaskRecord, UNNUMBERED, WAIT_HELD, WITH_INNER, WaitRecord,
     connection::{MAY_GO_ON, MAY_GO_ON_ELSEWHERE, WAS_NONE},
     edge_mark,
-    helpers::HelperSum,
     ledger::{Ledger, RUNNING},
     under_way, waker,
 };
 
-use super::ios;
+use super::{helpers, ios};
 use crate::{
     phase::pairing::{Output, Pairing},
     record::Record,
@@ -241,19 +240,6 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
     }
 }
 
-/// The sum over the process that an edge carries.
-fn helper_sum(line: &Line<'_>) -> HelperSum {
-    let number = |key: &str| line.value(key).map_or(0, |value| value.parse().unwrap());
-    let mut sum =
-        HelperSum { threads: number("threads="), unlisted: number("unlisted="), ..HelperSum::default() };
-    for part in line.value("sum=").into_iter().flat_map(|parts| parts.split(',')) {
-        let (name, ns) = part.split_once(':').unwrap_or_else(|| panic!("ACCOUNT:NS: {part}"));
-        let account = Account::ALL.into_iter().find(|account| account.name() == name);
-        sum.accounts[account.unwrap_or_else(|| panic!("no account: {name}")) as usize] = ns.parse().unwrap();
-    }
-    sum
-}
-
 impl World {
     /// Plays every line; yields what came out.
     pub(super) fn play(&mut self, text: &str) -> Vec<Output> {
@@ -304,6 +290,11 @@ impl World {
             "exit" => {
                 self.task(line, Kind::Exit, 0, (0, 0, 0));
                 self.threads.remove(&line.number);
+            }
+            "renamed" => {
+                let live = self.threads.get_mut(&line.number).unwrap();
+                live.comm = comm(line).unwrap_or(live.comm);
+                self.task(line, Kind::Rename, 0, (0, 0, 0));
             }
             "stop" => {
                 let mut ledgers: Vec<Ledger> = self.threads.values().map(|thread| thread.ledger).collect();
@@ -392,7 +383,7 @@ impl World {
             minor_faults: thread.minor,
             major_faults: thread.major,
             beside: Beside::default(),
-            helpers: helper_sum(line),
+            helpers: helpers::sum(line),
             name,
         };
         self.deliver(line, &Record::Edge(record));
