@@ -6,6 +6,17 @@ use guestscope_contract::{ACCOUNTS, Account};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accounts(pub [u64; ACCOUNTS]);
 
+/// These, and nothing in the others.
+impl<const PARTS: usize> From<[(Account, u64); PARTS]> for Accounts {
+    fn from(parts: [(Account, u64); PARTS]) -> Self {
+        let mut accounts = Self::default();
+        for (account, ns) in parts {
+            accounts.0[account as usize] += ns;
+        }
+        accounts
+    }
+}
+
 impl Accounts {
     /// Time of one account, ns.
     pub fn get(&self, account: Account) -> u64 {

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use guestscope_contract::ACCOUNTS;
+use guestscope_contract::{ACCOUNTS, Account};
 use proptest::{array::UniformArrayStrategy, prelude::*};
 use rstest::rstest;
 
@@ -44,7 +44,7 @@ fn bare(at: u64, parent: Option<u64>) -> Phase {
         start_ns: START_NS + at * 10 * MS,
         duration_ns: MS,
         suspended_ns: 0,
-        accounts: Accounts([MS, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        accounts: Accounts::from([(Account::Cpu, MS)]),
         counts: Counts::default(),
         pause_ns: 0,
         holder: None,

@@ -100,7 +100,7 @@ pub(super) fn phase(number: u64, id: u64, parent: Option<u64>, name: &str) -> Ph
         start_ns: 1_000_000_000_000 + number * 10_000_000 + id * 1_000_000,
         duration_ns: 1_000_000,
         suspended_ns: 0,
-        accounts: Accounts([1_000_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        accounts: Accounts::from([(Account::Cpu, 1_000_000)]),
         counts: Counts::default(),
         helpers: crate::phase::Helpers::default(),
         trace: TraceIds {

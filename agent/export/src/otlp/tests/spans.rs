@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use guestscope_contract::Account;
 use insta::assert_snapshot;
 use opentelemetry_proto::tonic::trace::v1::{Span, TracesData, span::SpanKind};
 use rstest::rstest;
@@ -26,11 +27,21 @@ fn spans(request: Request, verdict: LiveVerdict) -> Vec<Span> {
 fn rich() -> Request {
     let root = Phase {
         duration_ns: 8_000_000,
-        accounts: Accounts([6_000_000, 900_000, 1_000_000, 0, 0, 0, 0, 0, 60_000, 0, 40_000]),
+        accounts: Accounts::from([
+            (Account::Cpu, 6_000_000),
+            (Account::Runq, 900_000),
+            (Account::Throttled, 1_000_000),
+            (Account::Fault, 60_000),
+            (Account::Other, 40_000),
+        ]),
         counts: Counts { switch_voluntary: 1, switch_involuntary: 12, migrate_node: 2, ..Counts::default() },
         edges_lost: 2,
         helpers: Helpers {
-            accounts: Accounts([7_000_000, 900_000, 0, 0, 0, 0, 100_000, 0, 0, 0, 0]),
+            accounts: Accounts::from([
+                (Account::Cpu, 7_000_000),
+                (Account::Runq, 900_000),
+                (Account::Lock, 100_000),
+            ]),
             threads: 1,
             shared: true,
             partial: true,
@@ -49,7 +60,7 @@ fn rich() -> Request {
         start_ns: root.start_ns,
         duration_ns: 2_000_000,
         suspended_ns: 1_500_000,
-        accounts: Accounts([500_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        accounts: Accounts::from([(Account::Cpu, 500_000)]),
         ..phase(42, 3, Some(1), "preprocess")
     };
     let inference = Phase {
@@ -108,14 +119,19 @@ fn a_request_joins_the_trace_of_the_program() {
 }
 
 #[rstest]
-#[case::nothing([0; 11], 0, None)]
-#[case::biggest_first([900_000, 0, 35_100_000, 0, 0, 0, 0, 0, 0, 0, 55_600_000], 0,
+#[case::nothing(&[], 0, None)]
+#[case::biggest_first(&[(Account::Cpu, 900_000), (Account::Throttled, 35_100_000), (Account::Other, 55_600_000)], 0,
     Some("other 55.6 ms, throttled 35.1 ms, rest 0.9 ms"))]
-#[case::one_per_cent_is_shown([99, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0, Some("cpu 99 ns, runq 1 ns"))]
-#[case::below_is_summed([1_980_000, 19_000, 1_000, 0, 0, 0, 0, 0, 0, 0, 0], 0, Some("cpu 2.0 ms, rest 20.0 us"))]
-#[case::suspended([1_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 2_000_000_000, Some("suspended 2.00 s, rest 1.0 us"))]
-fn breakdowns(#[case] accounts: [u64; 11], #[case] suspended_ns: u64, #[case] expected: Option<&str>) {
-    let phase = Phase { accounts: Accounts(accounts), suspended_ns, ..phase(1, 1, None, "infer") };
+#[case::one_per_cent_is_shown(&[(Account::Cpu, 99), (Account::Runq, 1)], 0, Some("cpu 99 ns, runq 1 ns"))]
+#[case::below_is_summed(&[(Account::Cpu, 1_980_000), (Account::Runq, 19_000), (Account::Throttled, 1_000)], 0,
+    Some("cpu 2.0 ms, rest 20.0 us"))]
+#[case::suspended(&[(Account::Cpu, 1_000)], 2_000_000_000, Some("suspended 2.00 s, rest 1.0 us"))]
+fn breakdowns(#[case] parts: &[(Account, u64)], #[case] suspended_ns: u64, #[case] expected: Option<&str>) {
+    let accounts = Accounts::default();
+    let mut phase = Phase { accounts, suspended_ns, ..phase(1, 1, None, "infer") };
+    for part in parts {
+        phase.accounts.add(&Accounts::from([*part]));
+    }
     assert_eq!(breakdown::line(&phase).as_deref(), expected);
 }
 
@@ -127,7 +143,7 @@ fn a_breakdown_reads_well() {
 
 #[test]
 fn a_breakdown_says_what_of_poll_was_for_sockets() {
-    let accounts = Accounts([0, 0, 0, 0, 0, 12_000_000, 0, 0, 0, 0, 0]);
+    let accounts = Accounts::from([(Account::Poll, 12_000_000)]);
     let mut phase = Phase { accounts, ..phase(1, 1, None, "infer") };
     phase.counts.poll_net_ns = 11_800_000;
     assert_snapshot!(breakdown::line(&phase).expect("it has accounts"), @"poll 12.0 ms (net ~11.8 ms)");
