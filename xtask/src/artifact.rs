@@ -38,6 +38,14 @@ pub(crate) fn workloads(xtask: &Xtask, libtorch: Option<&Libtorch>) -> Result<Pa
     Ok(xtask.workspace.target.join("release").join(WORKLOADS))
 }
 
+/// Builds the tests of the workloads, and the workloads with them. Gives the latter: [`workloads`] would
+/// build much of them again, without what the tests' libraries want of those that both use.
+pub(crate) fn tested_workloads(xtask: &Xtask, libtorch: Option<&Libtorch>) -> Result<PathBuf> {
+    let mut build = workloads_cargo(xtask, "test", libtorch);
+    cargo(xtask, "tests of the workloads", "build-workload-tests", build.arg("--no-run"))?;
+    Ok(xtask.workspace.target.join("release").join(WORKLOADS))
+}
+
 /// A cargo command on the workloads; always the release profile, in which the C++ part of tch is built once.
 pub(crate) fn workloads_cargo(xtask: &Xtask, verb: &str, libtorch: Option<&Libtorch>) -> Command {
     let mut command = xtask.workspace.cargo();

@@ -157,11 +157,9 @@ fn build_stage(xtask: &Xtask, ground: &Ground) -> (Stage, Option<Programs>) {
         let mut tests = host_tests(xtask, ground);
         artifact::cargo(xtask, "tests of the host", "build-tests", tests.arg("--no-run"))?;
         let libtorch = ground.libtorch.as_ref();
-        let mut tests = artifact::workloads_cargo(xtask, "test", libtorch);
-        artifact::cargo(xtask, "tests of the workloads", "build-workload-tests", tests.arg("--no-run"))?;
         Ok(Programs {
             agent: artifact::agent(xtask, &ground.toolchain)?,
-            workloads: artifact::workloads(xtask, libtorch)?,
+            workloads: artifact::tested_workloads(xtask, libtorch)?,
         })
     };
     let (tally, programs) = match build() {
