@@ -21,15 +21,14 @@ fn nvml_process(crate_: &Path, out: &Path) -> anyhow::Result<()> {
     let program = out.join("guestscope-nvml");
     if env::var("HOST").context("HOST is not set")?.split('-').next() == Some(&architecture) {
         let target = format!("{architecture}-unknown-linux-gnu");
-        let folder = out.join("nvml-target");
-        let mut cargo = nested_cargo(crate_, &target, &folder)?;
+        let (mut cargo, built) = nested_cargo(crate_, &target, out, "nvml")?;
         cargo.args(["--features", "helper", "--bin", "guestscope-nvml"]);
         // Optimised for size; the workspace's release profile is that of the workloads.
         for (key, value) in [("OPT_LEVEL", "s"), ("LTO", "fat"), ("CODEGEN_UNITS", "1"), ("PANIC", "abort")] {
             cargo.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
         }
         run(&mut cargo)?;
-        fs::copy(folder.join(target).join("release/guestscope-nvml"), &program)?;
+        fs::copy(built.join("guestscope-nvml"), &program)?;
     } else {
         fs::write(&program, "")?;
     }

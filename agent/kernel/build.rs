@@ -4,7 +4,7 @@
 use std::{env, fs, path::Path};
 
 use anyhow::Context as _;
-use guestscope_carry::{Places, pack};
+use guestscope_carry::{BUILD_DIR, Places, nested_folder, pack};
 
 /// Names the toolchain that builds the BPF object.
 const NIGHTLY: &str = "GUESTSCOPE_NIGHTLY";
@@ -16,6 +16,8 @@ fn main() -> anyhow::Result<()> {
     // `cargo xtask` names the pinned nightly where it has another name.
     println!("cargo:rerun-if-env-changed={NIGHTLY}");
     let nightly = env::var(NIGHTLY).unwrap_or_else(|_| "nightly".to_owned());
+    // SAFETY: this thread is the only one.
+    unsafe { env::set_var(BUILD_DIR, nested_folder(&out, "probes")) };
     aya_build::build_ebpf(
         [aya_build::Package { name: "guestscope-ebpf", root_dir: ebpf, ..aya_build::Package::default() }],
         aya_build::Toolchain::Custom(&nightly),

@@ -1,8 +1,8 @@
 //! Makes what sources put beside a program, all into OUT_DIR: the marker's shared libraries, the list of
 //! Python files, the table of presets.
 //!
-//! The libraries are built by nested cargo runs with target folders of their own. They need one unstable
-//! feature, thread-local storage without a libc.
+//! The libraries are built by nested cargo runs. They need one unstable feature, thread-local storage without
+//! a libc.
 
 use std::{
     env, fs,
@@ -61,9 +61,8 @@ fn shared_library(marker: &Path, crate_: &str, file: &str, out: &Path) -> anyhow
     }
     let architecture = env::var("CARGO_CFG_TARGET_ARCH").context("CARGO_CFG_TARGET_ARCH is not set")?;
     let target = format!("{architecture}-unknown-linux-gnu");
-    let folder = out.join(format!("{crate_}-target"));
-    let mut cargo = nested_cargo(&marker.join(crate_), &target, &folder)?;
+    let (mut cargo, built) = nested_cargo(&marker.join(crate_), &target, out, crate_)?;
     run(cargo.env("RUSTC_BOOTSTRAP", "1"))?;
-    fs::copy(folder.join(target).join("release").join(file), out.join(file))?;
+    fs::copy(built.join(file), out.join(file))?;
     Ok(())
 }

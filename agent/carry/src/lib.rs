@@ -54,18 +54,41 @@ pub fn table(table: &Path, out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A release build of the crate in this folder.
+/// Variable that names cargo's folder of intermediate results.
+pub const BUILD_DIR: &str = "CARGO_BUILD_BUILD_DIR";
+
+/// The folder for intermediate results of the nested run `name`, given a build script's OUT_DIR. It is the
+/// same one for all profiles and targets, so that what is built for tests is not built again for the agent.
+/// Each run has its own one, lest they wait for each other.
+pub fn nested_folder(out: &Path, name: &str) -> PathBuf {
+    let triple = env::var("TARGET").unwrap_or_default();
+    shared_folder(out, &triple).unwrap_or(out).join("nested").join(name)
+}
+
+/// Cargo's folder of all targets: OUT_DIR is there in `PROFILE/build/CRATE/out`, or below `TRIPLE`.
+fn shared_folder<'a>(out: &'a Path, triple: &str) -> Option<&'a Path> {
+    let above = out.ancestors().nth(4)?;
+    if above.ends_with(triple) { above.parent() } else { Some(above) }
+}
+
+/// A release build of the crate in this folder, and the folder in OUT_DIR where its results will be.
 ///
 /// # Errors
 /// Cargo did not start this script.
-pub fn nested_cargo(crate_: &Path, target: &str, folder: &Path) -> anyhow::Result<Command> {
+pub fn nested_cargo(
+    crate_: &Path,
+    target: &str,
+    out: &Path,
+    name: &str,
+) -> anyhow::Result<(Command, PathBuf)> {
+    let folder = out.join(format!("{name}-target"));
     let mut cargo = Command::new(env::var_os("CARGO").context("CARGO is not set")?);
-    cargo.args(["build", "--release", "--locked", "--target", target, "--target-dir"]).arg(folder);
-    cargo.current_dir(crate_);
+    cargo.args(["build", "--release", "--locked", "--target", target, "--target-dir"]).arg(&folder);
+    cargo.current_dir(crate_).env(BUILD_DIR, nested_folder(out, name));
     for name in ["RUSTC", "RUSTC_WORKSPACE_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"] {
         cargo.env_remove(name);
     }
-    Ok(cargo)
+    Ok((cargo, folder.join(target).join("release")))
 }
 
 /// Runs such a build.
@@ -76,4 +99,22 @@ pub fn run(cargo: &mut Command) -> anyhow::Result<()> {
     let done = cargo.output().context("starting cargo")?;
     ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::shared_folder;
+
+    #[test]
+    fn nested_runs_of_all_profiles_and_targets_share_a_folder() {
+        for (out, folder) in [
+            ("/w/target/debug/build/guestscope-kernel-12/out", Some("/w/target")),
+            ("/w/target/some-triple/dist/build/guestscope-kernel-34/out", Some("/w/target")),
+            ("/out", None),
+        ] {
+            assert_eq!(shared_folder(Path::new(out), "some-triple"), folder.map(Path::new), "{out}");
+        }
+    }
 }
