@@ -60,7 +60,7 @@ pub(crate) fn run(xtask: &Xtask, toolchain: &Toolchain, libtorch: Option<&Libtor
     items.push(arm64_item(xtask, toolchain));
     items.push(typos::item(xtask));
     items.extend(deny::items(xtask));
-    items.push(models::loom(xtask));
+    items.push(models::loom(xtask, toolchain));
     items.push(models::miri(xtask, toolchain));
     items.push(decoders::item(xtask));
     Ok(items)

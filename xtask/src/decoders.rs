@@ -21,13 +21,15 @@ use crate::{
     command::{self, Run},
     failure::failure,
     item::{Item, Verdict},
-    workspace::FUZZ,
+    workspace::WORKLOADS,
 };
 
 /// The word for all of them.
 const ALL: &str = "decoders";
 /// Far beyond what the inputs of one target take.
 const LIMIT: Duration = Duration::from_mins(5);
+/// An example that is built at once, and without what libFuzzer needs to know.
+const STUB: &str = "nvidia_ml_stub";
 /// What an input may take, seconds and MB: the folder's reader promises 300 MB.
 const LIMITS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=600"];
 
@@ -95,9 +97,14 @@ pub(crate) fn verb(xtask: &Xtask, names: &[String], minutes: u32) -> Result<bool
     Ok(complaints.is_empty())
 }
 
+/// Builds all targets, and libraries of others with the features that they have for the tests of the host, so
+/// that these need not build them again. Cargo leaves out those of development dependencies where no test
+/// and no example is wanted, so one is.
 fn build(xtask: &Xtask) -> Result<()> {
     let mut build = xtask.workspace.cargo();
-    build.args(["build", "--locked", "--package", FUZZ, "--bins"]);
+    build.args(["build", "--locked", "--workspace", "--exclude", WORKLOADS, "--example", STUB]);
+    build.args(["--features", &xtask.workspace.test_features().join(",")]);
+    build.args(TARGETS.iter().flat_map(|(target, _)| ["--bin".to_owned(), format!("fuzz_{target}")]));
     build.env("RUSTC_WORKSPACE_WRAPPER", xtask.workspace.root.join("fuzz/rustc.sh"));
     artifact::cargo(xtask, "fuzz targets", "build-fuzz", &mut build).map(drop)
 }

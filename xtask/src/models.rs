@@ -3,10 +3,8 @@
 //!
 //! Yields the items of `check`. What they run are ordinary tests, which are in `cargo test` as well.
 
-use std::process::Command;
-
 use crate::{
-    Xtask,
+    Xtask, artifact,
     item::{self, Item, Verdict},
     toolchain::Toolchain,
 };
@@ -42,9 +40,8 @@ pub(crate) fn miri(xtask: &Xtask, toolchain: &Toolchain) -> Item {
     Item { name: MIRI, verdict: Verdict::Passed }
 }
 
-/// Both ends of the ring, in all orders.
-pub(crate) fn loom(xtask: &Xtask) -> Item {
-    let mut command: Command = xtask.workspace.cargo();
-    command.args(["test", "--locked", "--package", "guestscope-marker", "--test", "model"]);
-    item::item(xtask, "loom", &mut command)
+/// Both ends of the ring, in all orders; built as among all tests of the host.
+pub(crate) fn loom(xtask: &Xtask, toolchain: &Toolchain) -> Item {
+    let mut command = artifact::host_cargo(xtask, toolchain, "test", &xtask.workspace.test_features());
+    item::item(xtask, "loom", command.args(["--test", "model"]))
 }
