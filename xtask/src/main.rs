@@ -21,6 +21,7 @@ mod item;
 mod jaeger;
 mod kernel;
 mod lab;
+mod lanes;
 mod libtorch;
 mod models;
 mod pins;

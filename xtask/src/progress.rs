@@ -1,13 +1,14 @@
 //! What a person sees while a verb works, on stderr: a spinner per step on a terminal, plain lines elsewhere.
 //!
 //! Yields [`Progress`], [`Step`] and the list of shortfalls (what could not be had, and what was done
-//! instead), which a verb repeats at its end. It never writes to stdout: that belongs to the verb's own
-//! result.
+//! instead), which a verb repeats at its end. Steps of several threads may run at once, each with a spinner
+//! of its own, or lines that name it. It never writes to stdout: that belongs to the verb's own result.
 
 use std::{
     cell::{Cell, RefCell},
     fmt::Display,
     io::{self, IsTerminal as _, Write as _},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -21,7 +22,7 @@ const LINE_COLUMNS: usize = 96;
 /// Where steps report.
 pub(crate) struct Progress {
     screen: Screen,
-    shortfalls: RefCell<Vec<String>>,
+    shortfalls: Mutex<Vec<String>>,
 }
 
 /// What stderr is.
@@ -47,7 +48,7 @@ impl Progress {
     pub(crate) fn new() -> Self {
         let terminal = io::stderr().is_terminal();
         let screen = if terminal { Screen::Terminal(MultiProgress::new()) } else { Screen::Plain };
-        Self { screen, shortfalls: RefCell::default() }
+        Self { screen, shortfalls: Mutex::default() }
     }
 
     /// Starts a step; it ends when [`Step::done`] or [`Step::failed`] is called.
@@ -76,12 +77,12 @@ impl Progress {
     pub(crate) fn shortfall(&self, text: impl Into<String>) {
         let text = text.into();
         self.screen.line(&format!("note: {text}"));
-        self.shortfalls.borrow_mut().push(text);
+        self.shortfalls.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
     /// Every shortfall so far, in order.
     pub(crate) fn shortfalls(&self) -> Vec<String> {
-        self.shortfalls.borrow().clone()
+        self.shortfalls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

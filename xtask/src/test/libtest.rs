@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const SKIPPED: &str = "skipped: ";
 
 /// What a stage's output says.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,

@@ -2,8 +2,10 @@
 //!
 //! Yields a report and one verdict. A stage that fails stops no other; a build that fails stops all that need
 //! it. Every crate is built once: one choice of packages and features for all tests of the host, release for
-//! the rest.
+//! the rest. The two are built side by side, with the checks and the tests that measure nothing; what
+//! measures runs alone, after them.
 
+mod lane;
 pub(crate) mod libtest;
 mod report;
 
@@ -19,6 +21,7 @@ use anyhow::Result;
 use nix::unistd::geteuid;
 
 use self::{
+    lane::{Lane, build_stage},
     libtest::Tally,
     report::{Report, Stage},
 };
@@ -27,7 +30,7 @@ use crate::{
     command::{self, Run},
     item::Verdict,
     jaeger::{Jaeger, Life, Origin},
-    kernel,
+    kernel, lanes,
     libtorch::Libtorch,
     python::Python,
     toolchain::Toolchain,
@@ -78,18 +81,65 @@ struct Programs {
 pub(crate) fn verb(xtask: &mut Xtask) -> Result<bool> {
     let mut ground = set_up(xtask)?;
     xtask.cache.release();
-    let mut report = Report { strict: env::var_os("CI").is_some_and(|ci| ci == "true"), ..Report::default() };
-    report.stages.push(check_stage(xtask, &ground)?);
-    let (build, programs) = build_stage(xtask, &ground);
-    report.stages.push(build);
-    if programs.is_some() {
-        ground.programs = programs;
-        test_stages(xtask, &ground, &mut report.stages)?;
-        report.stages.push(guest_stage(xtask, ground));
+    let started = Instant::now();
+    let beside = lanes::room();
+    // They build in different folders, so that no cargo waits for the other one.
+    let (tests, programs) = lanes::beside(
+        beside,
+        || Lane::run("tests", |stages| tests_lane(xtask, &ground, stages)),
+        || Lane::run("programs", |stages| programs_lane(xtask, &ground, stages)),
+    );
+    let beside = beside.then(|| (tests.names(), programs.names()));
+    let mut stages = [tests.stages, programs.stages].concat();
+    if tests.built.is_some() && programs.built.is_some() {
+        ground.programs = programs.built;
+        stages.extend(as_root(xtask, &ground)?);
+        stages.push(guest_stage(xtask, ground));
     }
-    report.shortfalls = xtask.progress.shortfalls();
+    let strict = env::var_os("CI").is_some_and(|ci| ci == "true");
+    let report =
+        Report { stages, shortfalls: xtask.progress.shortfalls(), strict, time: started.elapsed(), beside };
     write!(io::stdout(), "{}", report.render())?;
     Ok(report.is_success())
+}
+
+/// The checks and the tests of the host, in cargo's folder of debug builds.
+fn tests_lane(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Result<Option<()>> {
+    stages.push(check_stage(xtask, ground)?);
+    let mut tests = host_tests(xtask, ground);
+    let (build, built) = build_stage("build", || {
+        artifact::cargo(xtask, "tests of the host", "build-tests", tests.arg("--no-run")).map(drop)
+    });
+    stages.push(build);
+    if built.is_some() {
+        let targets = targets(xtask, None);
+        let mut units = host_tests(xtask, ground);
+        units.args(["--lib", "--bins"]).args(targets).args(["--", "--show-output"]);
+        let mut documentation = host_tests(xtask, ground);
+        documentation.args(["--doc", "--", "--show-output"]);
+        stages.push(stage(xtask, ground, "host", HOST_LIMIT, vec![units, documentation])?);
+    }
+    Ok(built)
+}
+
+/// The programs under test, and the tests of the workloads: release builds.
+fn programs_lane(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Result<Option<Programs>> {
+    let libtorch = ground.libtorch.as_ref();
+    let (build, built) = build_stage("programs", || {
+        let agent = artifact::agent(xtask, &ground.toolchain)?;
+        let workloads = artifact::tested_workloads(xtask, libtorch)?;
+        if ground.guests.is_ok() {
+            artifact::static_workloads(xtask, &ground.toolchain)?;
+        }
+        Ok(Programs { agent, workloads })
+    });
+    stages.push(build);
+    if built.is_some() {
+        let mut tests = artifact::workloads_cargo(xtask, "test", libtorch);
+        tests.args(["--no-fail-fast", "--", "--show-output"]);
+        stages.push(stage(xtask, ground, "workloads", STAGE_LIMIT, vec![tests])?);
+    }
+    Ok(built)
 }
 
 fn set_up(xtask: &Xtask) -> Result<Ground> {
@@ -150,55 +200,28 @@ fn check_stage(xtask: &Xtask, ground: &Ground) -> Result<Stage> {
     Ok(Stage { name: "check", time: started.elapsed(), tally, log: None, not_run: None })
 }
 
-/// Builds all tests of the host, the agent and the workloads.
-fn build_stage(xtask: &Xtask, ground: &Ground) -> (Stage, Option<Programs>) {
-    let started = Instant::now();
-    let build = || -> Result<Programs> {
-        let mut tests = host_tests(xtask, ground);
-        artifact::cargo(xtask, "tests of the host", "build-tests", tests.arg("--no-run"))?;
-        let libtorch = ground.libtorch.as_ref();
-        Ok(Programs {
-            agent: artifact::agent(xtask, &ground.toolchain)?,
-            workloads: artifact::tested_workloads(xtask, libtorch)?,
-        })
+/// Names of the host's test targets with this feature, as cargo takes them; of those for everybody, if none
+/// is wanted.
+fn targets(xtask: &Xtask, wanted: Option<&str>) -> Vec<String> {
+    let tests = xtask.workspace.host_packages().flat_map(|package| &package.tests);
+    let has = |required: &[String], feature: &str| required.iter().any(|r| r == feature);
+    let fits = |required: &[String]| match wanted {
+        None => required.is_empty() || has(required, HELPER),
+        Some(E2E_TESTS) => has(required, E2E_TESTS),
+        Some(feature) => has(required, feature) && !has(required, E2E_TESTS),
     };
-    let (tally, programs) = match build() {
-        Ok(programs) => (Tally { passed: 1, ..Tally::default() }, Some(programs)),
-        Err(error) => {
-            let failures = vec![("build".to_owned(), crate::failure::render(&error))];
-            (Tally { failed: 1, failures, ..Tally::default() }, None)
-        }
-    };
-    (Stage { name: "build", time: started.elapsed(), tally, log: None, not_run: None }, programs)
+    let names = tests.filter(|test| fits(&test.required_features)).map(|test| &test.name);
+    names.flat_map(|name| ["--test".to_owned(), name.clone()]).collect()
 }
 
-fn test_stages(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Result<()> {
-    let targets = |wanted: Option<&str>| -> Vec<String> {
-        let tests = xtask.workspace.host_packages().flat_map(|package| &package.tests);
-        let has = |required: &[String], feature: &str| required.iter().any(|r| r == feature);
-        let fits = |required: &[String]| match wanted {
-            None => required.is_empty() || has(required, HELPER),
-            Some(E2E_TESTS) => has(required, E2E_TESTS),
-            Some(feature) => has(required, feature) && !has(required, E2E_TESTS),
-        };
-        let names = tests.filter(|test| fits(&test.required_features)).map(|test| &test.name);
-        names.flat_map(|name| ["--test".to_owned(), name.clone()]).collect()
-    };
-    let mut units = host_tests(xtask, ground);
-    units.args(["--lib", "--bins"]).args(targets(None)).args(["--", "--show-output"]);
-    let mut documentation = host_tests(xtask, ground);
-    documentation.args(["--doc", "--", "--show-output"]);
-    stages.push(stage(xtask, ground, "host", HOST_LIMIT, vec![units, documentation])?);
-    let mut workloads = artifact::workloads_cargo(xtask, "test", ground.libtorch.as_ref());
-    workloads.args(["--no-fail-fast", "--", "--show-output"]);
-    stages.push(stage(xtask, ground, "workloads", STAGE_LIMIT, vec![workloads])?);
-    let as_root = [
+/// The stages that measure, so that nothing may run beside them.
+fn as_root(xtask: &Xtask, ground: &Ground) -> Result<Vec<Stage>> {
+    let mut stages = Vec::new();
+    for (name, feature, limit) in [
         ("kernel", KERNEL_TESTS, STAGE_LIMIT),
         ("end-to-end", E2E_TESTS, STAGE_LIMIT),
         ("servers", SERVERS_TESTS, SERVERS_LIMIT),
-    ];
-    for (name, feature, limit) in as_root {
-        let chosen = targets(Some(feature));
+    ] {
         if let Some(reason) = why_not(ground, feature) {
             let skipped = [(format!("stage {name}"), reason.clone())].into();
             let (tally, not_run) = (Tally { skipped, ..Tally::default() }, Some(reason));
@@ -207,10 +230,10 @@ fn test_stages(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Resul
         }
         let mut tests = host_tests(xtask, ground);
         // One at a time: they count what the kernel did, and load the machine on purpose.
-        tests.args(chosen).args(["--", "--show-output", "--test-threads=1"]);
+        tests.args(targets(xtask, Some(feature))).args(["--", "--show-output", "--test-threads=1"]);
         stages.push(stage(xtask, ground, name, limit, vec![tests])?);
     }
-    Ok(())
+    Ok(stages)
 }
 
 /// Why a stage that needs root cannot run here.

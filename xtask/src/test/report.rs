@@ -24,7 +24,7 @@ const CHARACTERS_PER_LINE: usize = 400;
 const BACKTRACE: &str = "stack backtrace:";
 
 /// One stage that ran, or why it did not.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) time: Duration,
@@ -41,6 +41,10 @@ pub(crate) struct Report {
     pub(crate) shortfalls: Vec<String>,
     /// Whether CI is set to something.
     pub(crate) strict: bool,
+    /// From the first stage to the last.
+    pub(crate) time: Duration,
+    /// Names of stages that ran side by side, in two rows.
+    pub(crate) beside: Option<(Vec<&'static str>, Vec<&'static str>)>,
 }
 
 impl Report {
@@ -67,10 +71,20 @@ impl Report {
         failed == 0 && passed > 0
     }
 
+    /// The time of all stages, and why theirs add up to more.
+    fn whole(&self) -> String {
+        let beside = self.beside.as_ref().map(|rows| {
+            let (first, second) = (rows.0.join(", "), rows.1.join(", "));
+            format!("; {first} ran beside {second}")
+        });
+        format!("whole time {}{}", duration(self.time), beside.unwrap_or_default())
+    }
+
     /// The whole text, ending with the line of totals.
     pub(crate) fn render(&self) -> String {
         let mut lines: Vec<String> = self.stages.iter().flat_map(failures).collect();
         lines.extend(table(&self.stages));
+        lines.push(self.whole());
         lines.extend(list("could not be had", self.shortfalls.iter().cloned()));
         let skips = self.skipped().map(|skip| {
             let (name, reason) = skip;
@@ -178,8 +192,9 @@ mod tests {
         let mut e2e = stage("end-to-end", 0, &[], &[]);
         e2e.not_run = Some("needs root".to_owned());
         let shortfalls = vec!["no page in Jaeger".to_owned()];
-        let report =
-            Report { stages: vec![stage("host", 40, &[], &[]), kernel, e2e], shortfalls, strict: false };
+        let stages = vec![stage("host", 40, &[], &[]), stage("programs", 1, &[], &[]), kernel, e2e];
+        let beside = Some((vec!["check", "host"], vec!["programs"]));
+        let report = Report { stages, shortfalls, strict: false, time: Duration::from_millis(3_200), beside };
         assert_eq!(
             report.render(),
             "
@@ -190,8 +205,10 @@ whole output of kernel: target/test-logs/kernel.log
 
 stage         result              time   passed   failed  skipped
 host          ok                 1.5 s       40        0        0
+programs      ok                 1.5 s        1        0        0
 kernel        FAILED             1.5 s        3        1        1
 end-to-end    not run: needs root
+whole time 3.2 s; check, host ran beside programs
 
 could not be had
   no page in Jaeger
@@ -199,7 +216,7 @@ could not be had
 skipped
   gpu.nvml: not here
 
-43 passed, 1 failed, 1 skipped
+44 passed, 1 failed, 1 skipped
 "
         );
         assert!(!report.is_success());
