@@ -46,6 +46,9 @@ pub(crate) fn run(xtask: &Xtask, toolchain: &Toolchain, libtorch: Option<&Libtor
     let mut items = vec![tidy_item(xtask)];
     let mut fmt = xtask.workspace.cargo();
     items.push(item(xtask, "fmt", fmt.args(["fmt", "--all", "--check"])));
+    // Early: the verb `test` builds the workloads beside this, in the same folder, but not at first.
+    let mut workloads = artifact::workloads_cargo(xtask, "clippy", libtorch);
+    items.push(item(xtask, "clippy of the workloads", deny_warnings(workloads.arg("--all-targets"))));
     let mut host = xtask.workspace.cargo();
     host.args(["clippy", "--locked", "--workspace", "--exclude", WORKLOADS, "--all-targets"]);
     // The features under which the tests are built, so that these are linted too.
@@ -54,8 +57,6 @@ pub(crate) fn run(xtask: &Xtask, toolchain: &Toolchain, libtorch: Option<&Libtor
         host.args(["--features", &features.join(",")]);
     }
     items.push(item(xtask, "clippy", deny_warnings(toolchain.apply(&mut host))));
-    let mut workloads = artifact::workloads_cargo(xtask, "clippy", libtorch);
-    items.push(item(xtask, "clippy of the workloads", deny_warnings(workloads.arg("--all-targets"))));
     items.push(bpf_item(xtask, toolchain));
     items.push(arm64_item(xtask, toolchain));
     items.push(typos::item(xtask));

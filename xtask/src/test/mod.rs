@@ -41,8 +41,8 @@ use crate::{
 const STAGE_LIMIT: Duration = Duration::from_mins(25);
 /// CI ends the whole job after a while, and this stage is not what it is for.
 const SERVERS_LIMIT: Duration = Duration::from_mins(8);
-/// A test that hangs must not hold up the others for ever.
-const HOST_LIMIT: Duration = Duration::from_mins(10);
+/// A test that hangs must not hold up the others for ever. Builds may run beside them.
+const HOST_LIMIT: Duration = Duration::from_mins(15);
 
 /// Programs that tests compare with, and the Debian packages that hold them.
 const PROGRAMS: [(&str, &[&str]); 7] = [
@@ -126,6 +126,7 @@ fn tests_lane(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Result
 fn programs_lane(xtask: &Xtask, ground: &Ground, stages: &mut Vec<Stage>) -> Result<Option<Programs>> {
     let libtorch = ground.libtorch.as_ref();
     let (build, built) = build_stage("programs", || {
+        // First: meanwhile the checks need the folder of the workloads.
         let agent = artifact::agent(xtask, &ground.toolchain)?;
         let workloads = artifact::tested_workloads(xtask, libtorch)?;
         if ground.guests.is_ok() {
