@@ -5,7 +5,7 @@
 //! waits to phases.
 
 use guestscope_contract::{
-    Account, Header, IO_URING_ENTER, Kind, NO_DEVICE, NO_SYSCALL, WaitRecord, edge_mark,
+    Account, Header, IO_URING_ENTER, Kind, NO_DEVICE, NO_SYSCALL, WaitRecord, edge_mark, kept_by,
     ledger::{Ledger, RUNNING},
     waits_in,
 };
@@ -49,12 +49,13 @@ pub(crate) fn ended(
         let was_blocked = ledger.account != Account::Runq as u8;
         let waker = if was_blocked { ledger.waker } else { 0 };
         let (device, flags) = waited_for(ledger);
-        let syscall = if was_blocked { waits_in(ledger.syscall) } else { NO_SYSCALL };
+        let (syscall, kept) =
+            if was_blocked { (waits_in(ledger.syscall), kept_by(ledger.syscall)) } else { (NO_SYSCALL, 0) };
         let asked = if syscall == NO_SYSCALL { Asked::default() } else { call() };
         // SAFETY: the record is reserved memory of exactly this size; every field is written.
         unsafe {
             (*record).header =
-                Header { kind: Kind::Wait as u32, flags: flags | asked.flags, time_ns: now_ns };
+                Header { kind: Kind::Wait as u32, flags: flags | asked.flags | kept, time_ns: now_ns };
             (*record).born_ns = ledger.born_ns;
             (*record).left_ns = ledger.left_ns;
             (*record).ready_ns = ledger.ready_ns;

@@ -35,8 +35,8 @@ pub use activity::{
     SPINNERS, Samples, SpinCode, has_pause,
 };
 pub use call::{
-    CALLS, CALLS_32, NO_SYSCALL, SYSCALLS, UNKNOWN_CALL, kept_since, last_blocked_in, name as call_name,
-    waits_in,
+    BY_FREEZER, BY_SIGNAL, BY_TRACER, CALLS, CALLS_32, NO_SYSCALL, SYSCALLS, UNKNOWN_CALL, WAIT_FROZEN,
+    WAIT_STOPPED, WAIT_TRACED, kept, kept_by, last_blocked_in, name as call_name, waits_in,
 };
 pub use counter::Counter;
 pub use header::{COMM_BYTES, Header, Kind};

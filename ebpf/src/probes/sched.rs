@@ -13,8 +13,8 @@ use aya_ebpf::{
     programs::RawTracePointContext,
 };
 use guestscope_contract::{
-    Account, CALLS, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Kind, NO_SYSCALL,
-    RESTARTS, kept_since, last_blocked_in,
+    Account, BY_FREEZER, BY_SIGNAL, BY_TRACER, CALLS, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN,
+    FORK_ADOPTED, Kind, NO_SYSCALL, RESTARTS, kept, last_blocked_in,
     ledger::{BLOCKED, Ledger, RUNNING},
 };
 
@@ -39,7 +39,13 @@ pub(crate) const TASK_DEAD: u32 = 0x80;
 /// `__TASK_STOPPED | __TASK_TRACED | TASK_FROZEN`: kept from running by a signal, a debugger or the freezer
 /// (6.1 and later; before, freezing by cgroup v1 is seen on the way back from a system call, and looks like
 /// any wait elsewhere).
-const KEPT: u32 = 0x4 | 0x8 | 0x8000;
+const KEPT: u32 = STOPPED | TRACED | 0x8000;
+/// `__TASK_STOPPED`.
+const STOPPED: u32 = 0x4;
+/// `__TASK_TRACED`.
+const TRACED: u32 = 0x8;
+/// `TASK_INTERRUPTIBLE`.
+const INTERRUPTIBLE: u32 = 0x1;
 /// `TASK_UNINTERRUPTIBLE`.
 const UNINTERRUPTIBLE: u32 = 0x2;
 /// `TASK_FREEZABLE` (6.1 and later): no page fault waits like this; the freezer of cgroup v2 does.
@@ -163,7 +169,7 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
     let call = registers::call(prev);
     if state & KEPT != 0 || (call < 0 && is_frozen(prev, state)) {
         // arm64 clears the number before it stops a task, whose syscall may go on afterwards.
-        return (Account::Other as u8, if call < 0 { kept_since(before) } else { call as u16 });
+        return (Account::Other as u8, kept(call, before, by(state)));
     }
     if call < 0 {
         // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
@@ -187,6 +193,9 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
         return (Account::BlockIo as u8, call);
     }
     if registers::has_returned(prev) {
+        if state & INTERRUPTIBLE != 0 && is_frozen(prev, state) {
+            return (Account::Other as u8, kept(i32::from(call), before, BY_FREEZER));
+        }
         let syscall = if registers::will_restart(prev) { call } else { NO_SYSCALL };
         return (on_the_way_back(prev, state) as u8, syscall);
     }
@@ -205,6 +214,18 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
         return (account, call);
     }
     (account, call)
+}
+
+/// Who keeps a task from running that is in this state.
+#[inline(always)]
+fn by(state: u32) -> u16 {
+    if state & STOPPED != 0 {
+        BY_SIGNAL
+    } else if state & TRACED != 0 {
+        BY_TRACER
+    } else {
+        BY_FREEZER
+    }
 }
 
 /// Frozen outside system calls. Before 6.1 only the task itself has a flag for it.
