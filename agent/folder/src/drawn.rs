@@ -6,7 +6,8 @@ use proptest::{collection::vec, option, prelude::*};
 use super::sample::Sample;
 use crate::phase::{
     Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, Holder, InFlight, KEPT, LISTED,
-    Mark, Phase, PhaseKind, QueueUser, QueueUsers, Request, Thread, ThreadId, TraceIds, Wait, WaitedIo,
+    Mark, Phase, PhaseKind, QueueUser, QueueUsers, Request, Stopper, Thread, ThreadId, TraceIds, Wait,
+    WaitedIo,
 };
 
 fn thread_id() -> impl Strategy<Value = ThreadId> {
@@ -198,15 +199,19 @@ fn asked() -> impl Strategy<Value = Wait> {
     let users = (vec(user, 0..=LISTED), 0..1_u64 << 40)
         .prop_map(|(listed, others_ns)| QueueUsers { listed, others_ns });
     let asked = any::<(Option<u32>, Option<u64>, bool, Option<u32>, Option<u32>)>();
-    (asked, users).prop_map(|((waker_syscall, argument, is_limited, limit_ms, beside_tid), users)| Wait {
-        waker_syscall,
-        argument,
-        is_limited,
-        limit_ms,
-        beside_tid,
-        users,
-        ..Wait::default()
-    })
+    let stopped_by = option::of((0..3_usize).prop_map(|at| Stopper::ALL[at]));
+    (asked, users, stopped_by).prop_map(
+        |((waker_syscall, argument, is_limited, limit_ms, beside_tid), users, stopped_by)| Wait {
+            waker_syscall,
+            argument,
+            is_limited,
+            limit_ms,
+            beside_tid,
+            stopped_by,
+            users,
+            ..Wait::default()
+        },
+    )
 }
 
 pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {

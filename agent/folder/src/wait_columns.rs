@@ -8,7 +8,7 @@ use super::{
     cells::{NO_WORD, integer, thread_id},
     table::{Access, Column, Table, Width, each},
 };
-use crate::phase::{Blame, LISTED, QueueUser, Wait, WaitedIo};
+use crate::phase::{Blame, LISTED, QueueUser, Stopper, Wait, WaitedIo};
 use crate::untrusted::Untrusted;
 
 /// `waits`: a row per long wait, in the order of their ends.
@@ -81,13 +81,26 @@ fn whereabouts() -> [Column<Wait>; 3] {
 }
 
 /// What the system call was asked for, and which threads had to do with the wait.
-fn asked() -> [Column<Wait>; 5] {
+fn asked() -> [Column<Wait>; 6] {
+    let stopped_by = Access::Word {
+        get: Box::new(|row: &Wait| row.stopped_by.map(Stopper::name)),
+        set: Box::new(|row, word| {
+            row.stopped_by = Stopper::ALL.into_iter().find(|by| by.name() == word.stored());
+            row.stopped_by.is_some()
+        }),
+        optional: true,
+    };
     [
         optional32!(Wait: "waker_syscall", "number of the system call in which the waker ended the wait", waker_syscall),
         optional!(Wait: "argument", "first argument of the system call: a file descriptor, the address of a futex, a process", argument),
         flag!(Wait: "is_limited", "the system call had a time limit", is_limited),
         optional32!(Wait: "limit_ms", "that limit, ms, if it is an argument of the call", limit_ms),
         optional32!(Wait: "beside_tid", "another thread of its process that a sample met on a CPU meanwhile", beside_tid),
+        Column::new(
+            "stopped_by",
+            "what kept it from running until the waker let it go on: signal, debugger or freezer",
+            stopped_by,
+        ),
     ]
 }
 

@@ -5,6 +5,7 @@
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
+use guestscope::phase::{Stopper, Wait};
 use guestscope_contract::{Account, CALLS_32, GPU_MAJORS, SAMPLES_PER_S};
 use rstest::rstest;
 
@@ -302,10 +303,16 @@ fn moves_between_cpus_are_counted_to_the_last() {
 }
 
 #[rstest]
-#[case::stopped("stop", "")]
-#[case::frozen_by_v1("freeze", "v1")]
-#[case::frozen_by_v2("freeze", "v2")]
-fn kept_from_running_by_somebody(#[case] name: &'static str, #[case] argument: &'static str) {
+#[case::stopped("stop", "", Stopper::Signal)]
+#[case::stopped_in_a_call("stop_calling", "", Stopper::Signal)]
+#[case::traced("trace", "", Stopper::Debugger)]
+#[case::frozen_by_v1("freeze", "v1", Stopper::Freezer)]
+#[case::frozen_by_v2("freeze", "v2", Stopper::Freezer)]
+fn kept_from_running_by_somebody(
+    #[case] name: &'static str,
+    #[case] argument: &'static str,
+    #[case] stopper: Stopper,
+) {
     up_to_three_times(|| {
         let case = format!("{name}{argument}");
         let Some(seen) = compared(Case::new(name).argument(argument), &case, 1, 2) else { return };
@@ -316,15 +323,29 @@ fn kept_from_running_by_somebody(#[case] name: &'static str, #[case] argument: &
         }
         agreement::time(&case, "other", phase.accounts.get(Account::Other), (kept_ns, phase.duration_ns), 0);
         assert_account(&seen, 1, Account::Other);
+        let stop = seen.waits_in(1).into_iter().max_by_key(|wait| wait.blocked_ns).expect("it was long");
+        // Before 6.1 what the first version does looks like any other wait.
+        assert!(
+            stop.stopped_by == Some(stopper) || argument == "v1" && stop.stopped_by.is_none(),
+            "{stop:?}"
+        );
+        let rest = (stop.syscall, stop.blame, stop.waker_tid.is_some());
+        assert!(stop.stopped_by.is_none() || rest == (None, None, true), "{stop:?}");
+        let others = seen.waits.iter().filter(|wait| wait.account != Account::Other);
+        assert!(others.clone().all(|wait| wait.stopped_by.is_none()), "{:?}", others.collect::<Vec<_>>());
     });
 }
 
 /// The kernel ends the sleep and restarts it as another system call. (From 6.1 on the freezer of cgroup v1
 /// lets sleeping threads sleep.)
 #[rstest]
-#[case::stopped("stop_asleep", "")]
-#[case::frozen_by_v2("freeze_asleep", "v2")]
-fn a_sleep_that_was_interrupted_goes_on_as_one(#[case] name: &'static str, #[case] argument: &'static str) {
+#[case::stopped("stop_asleep", "", Stopper::Signal)]
+#[case::frozen_by_v2("freeze_asleep", "v2", Stopper::Freezer)]
+fn a_sleep_that_was_interrupted_goes_on_as_one(
+    #[case] name: &'static str,
+    #[case] argument: &'static str,
+    #[case] stopper: Stopper,
+) {
     /// Time until the stopping process has noticed that the thread is stopped, and later that it runs again.
     const SLACK_NS: u64 = 30_000_000;
     up_to_three_times(|| {
@@ -339,5 +360,8 @@ fn a_sleep_that_was_interrupted_goes_on_as_one(#[case] name: &'static str, #[cas
         agreement::time(&case, "other", other_ns, (kept_ns, kept_ns + SLACK_NS), 0);
         let slept_ns = phase.duration_ns - kept_ns;
         agreement::time(&case, "sleep", sleep_ns, (slept_ns.saturating_sub(SLACK_NS), slept_ns), 0);
+        let waits = seen.waits_in(1);
+        let is_stop = |wait: &&&Wait| wait.stopped_by == Some(stopper) && wait.account == Account::Other;
+        assert_eq!(waits.iter().filter(is_stop).count(), 1, "{waits:?}");
     });
 }

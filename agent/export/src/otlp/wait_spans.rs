@@ -66,6 +66,7 @@ fn attributes(wait: &Wait, phase: &Phase) -> Vec<KeyValue> {
     ];
     let numbers = numbers.into_iter().filter_map(|(key, number)| Some(integer(key, u64::from(number?))));
     attributes.extend(numbers);
+    attributes.extend(wait.stopped_by.map(|by| text("guestscope.stopped_by", by.name())));
     if let Some(Blame { tid, account, ns, depth }) = wait.blame {
         attributes.extend([
             integer("guestscope.blame.tid", u64::from(tid)),

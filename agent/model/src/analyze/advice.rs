@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde_json::{Map, Value};
 
 use super::spinners::{self, Spinner};
-use crate::limits::{Kind, Limit};
+use crate::{
+    limits::{Kind, Limit},
+    phase::Stopper,
+};
 
 /// The table, as the build script wrote it.
 const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/advice.json"));
@@ -26,6 +29,8 @@ pub const HELD_UP: &str = "suspended.held";
 pub const UNSEEN: &str = "other.unseen";
 /// Key of the advice on waits for sockets of which the way took much.
 pub const ON_THE_WAY: &str = "net.way";
+/// Keys of the advice on threads that a signal, a debugger or a freezer kept from running.
+const STOPPED: [&str; 3] = ["other.stopped", "other.traced", "other.frozen"];
 /// Key of the advice on moves between caches.
 pub const MIGRATION: &str = "migration";
 /// Key of the advice on busy-waiting of the request's own threads, where the library is known.
@@ -74,6 +79,11 @@ pub struct Advice {
 pub fn for_cause(name: &str) -> Option<Advice> {
     let any_helper = || name.starts_with("helper.").then(|| TABLE.get(ANY_HELPER)).flatten();
     TABLE.get(name).or_else(any_helper).cloned()
+}
+
+/// The key of the advice on threads that this kept from running.
+pub const fn of_stops(by: Stopper) -> &'static str {
+    STOPPED[by as usize]
 }
 
 /// Returns the advice for a limit that was hit; it names the file and the group that have it.
@@ -180,6 +190,7 @@ mod tests {
         let table = parse(TEXT).expect("the table is ours");
         let of_counts =
             OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS).chain(OF_WAITS).chain(OF_SPINNERS);
+        let of_counts = of_counts.chain(STOPPED);
         let causes: Vec<&str> = Cause::all().map(Cause::name).chain(of_counts).collect();
         for cause in &causes {
             assert!(for_cause(cause).is_some(), "no advice for {cause}");

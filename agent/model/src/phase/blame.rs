@@ -54,9 +54,14 @@ impl Pasts {
     /// Keeps any thread's wait that has ended; yields its explanation.
     pub(crate) fn add(&mut self, wait: &Wait) -> Option<Blame> {
         let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
-        // A device's time is its own, even if another thread saw to it that the wait ended.
+        // A device's time is its own, even if another thread saw to it that the wait ended; and nobody waits
+        // for the thread that lets a stopped one go on.
         let is_of_device = wait.io.as_ref().is_some_and(|io| io.in_flight.is_none());
-        let blame = if is_of_device { None } else { self.explain(wait, (wait.start_ns, ready_ns)) };
+        let blame = if is_of_device || wait.stopped_by.is_some() {
+            None
+        } else {
+            self.explain(wait, (wait.start_ns, ready_ns))
+        };
         let waits = &mut self.life(wait.thread.tid).waits;
         if waits.len() == RECENT {
             waits.pop_front();

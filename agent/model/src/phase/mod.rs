@@ -68,7 +68,7 @@ pub use self::{
     thread_id::ThreadId,
     unfinished::{AllUnfinished, Doing, Fate, Looked, OpenWait, Others, ReadLedger, UNFINISHED, Unfinished},
     values::{Ending, Holder, Mark, PairingLosses, Phase, PhaseKind, Request, Thread, TraceIds, WARMUP},
-    wait::{Blame, InFlight, Wait, WaitedIo},
+    wait::{Blame, InFlight, Stopper, Wait, WaitedIo},
 };
 
 #[cfg(test)]

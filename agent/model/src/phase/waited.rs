@@ -4,6 +4,7 @@ use guestscope_contract::{Account, NO_SYSCALL, QueueRecord, WAIT_LIMITED, WaitRe
 
 use super::{
     Counts, Wait, ender, open::Place, output::Output, pairing::Pairing, thread::comm, thread_id::ThreadId,
+    wait::Stopper,
 };
 
 impl Pairing {
@@ -77,6 +78,7 @@ impl Pairing {
             blocked_ns,
             throttled_ns,
             syscall: (record.syscall != NO_SYSCALL).then(|| u32::from(record.syscall)),
+            stopped_by: Stopper::of(record.header.flags),
             left_cpu: u32::from(record.left_cpu),
             cpu: u32::from(record.cpu),
             waker_tid: Some(waker::tid(record.waker)).filter(|tid| *tid != 0 && is_ended),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::phase::{Blame, Wait, WaitedIo};
+use crate::phase::{Blame, Stopper, Wait, WaitedIo};
 use crate::untrusted::Untrusted;
 
 /// One long wait.
@@ -27,6 +27,7 @@ pub(super) struct WaitJson<'a> {
     io_held_back: Option<bool>,
     reads_in_flight: Option<u32>,
     writes_in_flight: Option<u32>,
+    stopped_by: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -65,5 +66,6 @@ pub(super) fn wait(wait: &Wait) -> WaitJson<'_> {
         io_held_back: wait.io.as_ref().map(|io| io.is_held),
         reads_in_flight: in_flight.map(|most| most.reads),
         writes_in_flight: in_flight.map(|most| most.writes),
+        stopped_by: wait.stopped_by.map(Stopper::name),
     }
 }

@@ -133,6 +133,10 @@ fn longest_wait(slow: &Slow) -> Option<String> {
         (blocked, ..) if let Some(io) = wait.io.as_ref().filter(|_| blocked == wait.account) => {
             format!(", {}", waits_for::io(io))
         }
+        (blocked, ..) if let Some(by) = wait.stopped_by.filter(|_| blocked == wait.account) => {
+            let thread = wait.waker_tid.map(|tid| format!("thread {tid}"));
+            format!(", {}", waits_for::stopped(by, thread))
+        }
         (.., Some(waker)) => format!(", ended by thread {waker}"),
         _ if wait.timed_out() => ", ended by its own time limit".to_owned(),
         _ => String::new(),

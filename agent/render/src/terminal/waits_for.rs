@@ -1,6 +1,6 @@
 //! The words for the device that a thread waited for.
 
-use crate::phase::{InFlight, WaitedIo};
+use crate::phase::{InFlight, Stopper, WaitedIo};
 use crate::untrusted::Untrusted;
 
 use super::units::counted;
@@ -30,6 +30,16 @@ pub(super) fn in_flight(name: &Untrusted, InFlight { reads, writes }: InFlight) 
     format!("{what} of {name} in flight")
 }
 
+/// `stopped by a signal, continued by thread 4711 (stopper)`.
+pub(super) fn stopped(by: Stopper, thread: Option<String>) -> String {
+    let (what, end) = match by {
+        Stopper::Signal => ("stopped by a signal", "continued"),
+        Stopper::Debugger => ("stopped by a debugger or tracer", "continued"),
+        Stopper::Freezer => ("stopped by the freezer of its control group", "thawed"),
+    };
+    thread.map_or_else(|| what.to_owned(), |thread| format!("{what}, {end} by {thread}"))
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -48,6 +58,18 @@ mod tests {
             ..WaitedIo::default()
         };
         assert_eq!(io(&waited), words);
+    }
+
+    #[rstest]
+    #[case(Stopper::Signal, Some("thread 7 (kill)"), "stopped by a signal, continued by thread 7 (kill)")]
+    #[case(Stopper::Debugger, None, "stopped by a debugger or tracer")]
+    #[case(
+        Stopper::Freezer,
+        Some("thread 7"),
+        "stopped by the freezer of its control group, thawed by thread 7"
+    )]
+    fn a_stop(#[case] by: Stopper, #[case] thread: Option<&str>, #[case] words: &str) {
+        assert_eq!(stopped(by, thread.map(str::to_owned)), words);
     }
 
     #[rstest]

@@ -67,6 +67,10 @@ const ALONE: &str =
     "serve 41, for * in tokenize, waiting in futex (lock)*no other thread of its process was alive";
 const LOCKED: &str = "serve 41, for * in insert, waiting in futex (lock)*waited for a lock as well";
 
+/// What a stop by a signal is blamed on, and the thread that sent SIGCONT is not.
+const STOPPED: &str = "stopped by a signal, continued by thread {stopper_pid} (stopper)";
+const ON_STOPPER: &str = "for thread {stopper_pid}";
+
 pub(super) const KINDS: &[Kind] = &[
     // Locks, and threads that have the work.
     kind("mutex", &["lock"], &["thread {holder_tid} (holder)"], &["lock"]).quick(),
@@ -98,7 +102,8 @@ pub(super) const KINDS: &[Kind] = &[
     kind("udp-timeout", &["poll"], &["time limit"], &["poll"]).quick(),
     kind("socket-timeout", &["net"], &["time limit", "recvfrom"], &["net"]),
     kind("loop-sleeps", &["poll"], &["time limit"], &["poll"]),
-    kind("stopped", &["other"], &["stopped by a signal", "SIGSTOP", "SIGCONT"], &["other"]),
+    kind("stopped", &["other"], &[STOPPED], &["other.stopped"]).never(&[ON_STOPPER]).quick(),
+    kind("stopped-in-call", &["other"], &[STOPPED], &["other.stopped"]).never(&[ON_STOPPER, "in write"]),
     // Disks.
     kind("cold-read", &["block_io"], &["reading from {device}"], &["block_io"]),
     kind("direct-read", &["block_io"], &["reading from {device}"], &["block_io"]),

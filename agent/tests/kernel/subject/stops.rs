@@ -24,7 +24,9 @@ use crate::{Case, Subject, clerk::now_ns, spin};
 /// Cases by name.
 pub(crate) const CASES: &[Case] = &[
     ("stop", |subject| stop(subject, busy)),
+    ("stop_calling", |subject| stop(subject, calling)),
     ("stop_asleep", |subject| stop(subject, asleep)),
+    ("trace", trace),
     ("freeze", |subject| freeze(subject, busy)),
     ("freeze_asleep", |subject| freeze(subject, asleep)),
 ];
@@ -40,6 +42,15 @@ const ASLEEP: Duration = Duration::from_millis(500);
 /// The parent's work until it was kept from running: it uses the CPU, or sleeps.
 fn busy() {
     spin(Duration::from_millis(5));
+}
+
+/// Quick calls of `write`, one after the other.
+fn calling() {
+    let mut nowhere = fs::File::create("/dev/null").expect("it is everywhere");
+    let start_ns = now_ns();
+    while now_ns() - start_ns < 5_000_000 {
+        nowhere.write_all(&[0]).expect("it takes all");
+    }
 }
 
 fn asleep() {
@@ -101,6 +112,23 @@ fn stop(subject: &Subject, work: fn()) {
         thread::sleep(KEPT);
         let kept_ns = now_ns() - start_ns;
         kill(parent, Signal::SIGCONT).expect("it is ours");
+        subject.fact("kept_ns", if stopped { kept_ns } else { 0 });
+    });
+}
+
+/// A debugger holds the parent.
+fn trace(subject: &Subject) {
+    keep_parent(subject, busy, |parent| {
+        thread::sleep(Duration::from_millis(20));
+        // SAFETY: these requests read no memory of this process.
+        let ask = |what| unsafe { libc::ptrace(what, parent.as_raw(), 0, 0) } == 0;
+        let stopped = ask(libc::PTRACE_SEIZE)
+            && ask(libc::PTRACE_INTERRUPT)
+            && wait_until(|| state(parent) == Some('t'));
+        let start_ns = now_ns();
+        thread::sleep(KEPT);
+        let kept_ns = now_ns() - start_ns;
+        ask(libc::PTRACE_DETACH);
         subject.fact("kept_ns", if stopped { kept_ns } else { 0 });
     });
 }

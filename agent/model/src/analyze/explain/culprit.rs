@@ -3,7 +3,7 @@
 
 use guestscope_contract::{Account, metrics::WaitsFor};
 
-use crate::phase::{Blame, InFlight, Wait, WaitedIo, waits_for_address_space};
+use crate::phase::{Blame, InFlight, Stopper, Wait, WaitedIo, waits_for_address_space};
 use crate::untrusted::Untrusted;
 
 /// A part of a wait for a CPU below its length divided by this is not worth a name: the switch itself.
@@ -43,6 +43,13 @@ pub enum Culprit {
     Beside {
         /// Thread ID.
         tid: u32,
+    },
+    /// Somebody kept the thread from running.
+    Stopped {
+        /// By what.
+        by: Stopper,
+        /// ID of the thread that let it go on; none where that is unknown, or several did.
+        tid: Option<u32>,
     },
     /// The time limit of its system call ended the wait.
     TimedOut,
@@ -99,6 +106,9 @@ impl Culprit {
         if account == Account::Throttled {
             return wait.cgroup.clone().map_or(Culprit::Unknown, |path| Culprit::Group { path });
         }
+        if let Some(by) = wait.stopped_by {
+            return Culprit::Stopped { by, tid: wait.waker_tid };
+        }
         match &wait.io {
             Some(WaitedIo { name, is_write, is_held, in_flight: None, .. }) => {
                 return Culprit::Device { name: name.clone(), is_write: *is_write, is_held: *is_held };
@@ -131,6 +141,12 @@ impl Culprit {
             most.writes = most.writes.max(more.writes);
             return true;
         }
+        if let (Culprit::Stopped { by, tid }, Culprit::Stopped { by: of, tid: another }) = (&mut *self, other)
+            && by == of
+        {
+            *tid = tid.filter(|tid| Some(*tid) == *another);
+            return true;
+        }
         if let (Culprit::Ran { pid, .. }, Culprit::Ran { pid: of, .. }) = (&*self, other) {
             // Threads of one process have names of their own.
             return pid == of;
@@ -153,6 +169,7 @@ impl Culprit {
             | Culprit::AddressSpace { tid }
             | Culprit::Held { tid }
             | Culprit::Beside { tid } => Some(*tid),
+            Culprit::Stopped { tid, .. } => *tid,
             Culprit::Ran { .. }
             | Culprit::Idle
             | Culprit::TimedOut

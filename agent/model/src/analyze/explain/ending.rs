@@ -169,6 +169,7 @@ impl Explained {
             Some(Culprit::InFlight { .. }) => advice::IN_FLIGHT,
             Some(Culprit::Device { is_held: true, .. }) => advice::HELD_BACK,
             Some(Culprit::AddressSpace { .. }) => advice::ADDRESS_SPACE,
+            Some(Culprit::Stopped { by, .. }) => advice::of_stops(*by),
             _ if cause == Cause::Suspended && i128::from(behind.total_ns) * 2 >= self.excess_by(cause) => {
                 advice::HELD_UP
             }

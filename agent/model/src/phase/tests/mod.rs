@@ -21,6 +21,7 @@ mod properties;
 mod requests;
 mod script;
 mod sources;
+mod stops;
 mod traces;
 mod unfinished;
 mod waits;

@@ -71,7 +71,8 @@ fn waited(wait: &Wait) -> [String; 4] {
     });
     let inside = wait.ns_tid.map_or(String::new(), |tid| format!("thread {tid} in its namespace"));
     let group = wait.cgroup_number.map_or(String::new(), |number| format!("group {number}"));
-    let details = [of, blocked, runq, throttled, woken, blame, io, inside, group];
+    let stopped = wait.stopped_by.map_or(String::new(), |by| format!("stopped by {}", by.name()));
+    let details = [of, blocked, runq, throttled, stopped, woken, blame, io, inside, group];
     let span = format!("{}..{}", wait.start_ns, wait.start_ns + wait.duration_ns);
     [format!("wait behind {}", wait.ran_before_comm), on(wait.thread), span, join(&details)]
 }

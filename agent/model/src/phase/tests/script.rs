@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use guestscope_contract::{
     Account, Beside, COMM_BYTES, DETAIL, EDGE_HELPERS_TORN, EDGE_NAME_UNREADABLE, EDGE_TORN, EXIT_REPLACED,
     EdgeRecord, FORK_ADOPTED, FORK_LATE, Header, KERNEL_INSTANCE, Kind, NAME_BYTES, Operation, SOURCE_SHIFT,
-    Source, TaskRecord, UNNUMBERED, WAIT_HELD, WITH_INNER, WaitRecord,
+    Source, TaskRecord, UNNUMBERED, WAIT_HELD, WAIT_STOPPED, WITH_INNER, WaitRecord,
     connection::{MAY_GO_ON, MAY_GO_ON_ELSEWHERE, WAS_NONE},
     edge_mark,
     ledger::{Ledger, RUNNING},
@@ -212,6 +212,7 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
             kind: Kind::Wait as u32,
             flags: number("writes=", 0) as u32
                 | (number("held=", 0) as u32 * WAIT_HELD)
+                | (number("stopped=", 0) as u32 * WAIT_STOPPED)
                 | under_way(number("reads_under_way=", 0), number("writes_under_way=", 0)),
             time_ns: line.time_ns,
         },

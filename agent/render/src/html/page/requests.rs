@@ -186,6 +186,7 @@ fn waits(moment: &Moment) -> Markup {
         }
     };
     let for_what = |wait: &Wait| match (&wait.io, wait.syscall.and_then(syscall_name)) {
+        _ if let Some(by) = wait.stopped_by => format!("a stop by a {}", by.name()),
         (Some(io), _) => format!("{} of {}", io.direction(), io.name),
         (None, Some(name)) => name.to_owned(),
         (None, None) => String::new(),

@@ -219,6 +219,9 @@ impl Words<'_> {
                 };
                 format!("for the lock of its address space, held by {}{kept}", self.thread(*tid))
             }
+            Culprit::Stopped { by: stopper, tid } => {
+                waits_for::stopped(*stopper, tid.map(|tid| self.thread(tid)))
+            }
             Culprit::Held { tid } => format!("timed out until {} released it", self.thread(*tid)),
             Culprit::Beside { tid } => format!("timed out while {} ran", self.thread(*tid)),
             Culprit::TimedOut => "ended by its own time limit".to_owned(),

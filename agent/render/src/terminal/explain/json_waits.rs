@@ -73,6 +73,8 @@ pub(super) struct CulpritJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     depth: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_by: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     device_name: Option<Untrusted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     io_direction: Option<&'static str>,
@@ -131,6 +133,9 @@ pub(super) fn of_culprit(culprit: &Culprit, group: Option<Whose>) -> CulpritJson
         },
         Culprit::Woken { tid } => CulpritJson { tid: Some(*tid), ..of("waker") },
         Culprit::AddressSpace { tid } => CulpritJson { tid: Some(*tid), ..of("address_space_lock") },
+        Culprit::Stopped { by, tid } => {
+            CulpritJson { tid: *tid, stopped_by: Some(by.name()), ..of("stopped") }
+        }
         Culprit::Held { tid } => CulpritJson { tid: Some(*tid), ..of("lock_holder") },
         Culprit::Beside { tid } => CulpritJson { tid: Some(*tid), ..of("timed_out_while_running") },
         Culprit::TimedOut => of("timed_out"),

@@ -248,6 +248,23 @@ class Stopped(Situation):
         burn(6)
 
 
+class StoppedInCall(Stopped):
+    """The same while it makes quick system calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.nowhere = os.open("/dev/null", os.O_WRONLY)
+
+    def hit(self, ms):
+        self.stopper.ask(ms)
+        for _ in range(10_000):
+            os.write(self.nowhere, b"x")
+
+    def spared(self):
+        for _ in range(10_000):
+            os.write(self.nowhere, b"x")
+
+
 KINDS = {
     "sleep": Sleep,
     "back-off": BackOff,
@@ -265,4 +282,5 @@ KINDS = {
     "socket-timeout": KernelTimeout,
     "loop-sleeps": LoopSleeps,
     "stopped": Stopped,
+    "stopped-in-call": StoppedInCall,
 }

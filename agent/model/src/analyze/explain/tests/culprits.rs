@@ -4,7 +4,7 @@ use guestscope_contract::Account;
 use rstest::rstest;
 
 use super::*;
-use crate::analyze::advice;
+use crate::{analyze::advice, phase::Stopper};
 
 #[test]
 fn a_wait_for_a_cpu_is_of_those_who_used_it_by_their_time() {
@@ -94,6 +94,33 @@ fn advice_on_other_waits_refers_to_them_where_there_are_some(#[case] shown: bool
     let long = Wait { syscall: Some(9), ..wait(&requests[94], Account::Other, [9_000_000, 0, 0]) };
     let explanation =
         with_waits(explain(&requests, Wanted::Number(94)), shown.then_some(long).into_iter().collect());
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
+}
+
+/// Nobody waited for the threads that let a stopped one go on, and the advice is on what stopped it.
+#[rstest]
+#[case::signal(Stopper::Signal, [7, 7], Some(7), "other.stopped")]
+#[case::signals(Stopper::Signal, [7, 8], None, "other.stopped")]
+#[case::debugger(Stopper::Debugger, [7, 7], Some(7), "other.traced")]
+#[case::freezer(Stopper::Freezer, [7, 7], Some(7), "other.frozen")]
+fn a_stop_is_blamed_on_what_stopped_the_thread(
+    #[case] by: Stopper,
+    #[case] wakers: [u32; 2],
+    #[case] tid: Option<u32>,
+    #[case] expected: &str,
+) {
+    let requests = run_with(Account::Other, 10_000_000);
+    let stop = |waker| Wait {
+        stopped_by: Some(by),
+        waker_tid: Some(waker),
+        ..wait(&requests[94], Account::Other, [4_500_000, 0, 0])
+    };
+    let explanation = with_waits(explain(&requests, Wanted::Number(94)), wakers.map(stop).to_vec());
+    let waits = part(&explanation, Cause::Account(Account::Other)).evidence.waits.clone();
+    let blamed: Vec<_> =
+        waits.expect("there are two").by.into_iter().map(|by| (by.culprit, by.count)).collect();
+    assert_eq!(blamed, [(Culprit::Stopped { by, tid }, 2)]);
     let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
     assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
 }
