@@ -171,6 +171,10 @@ pub(crate) static SPIN_CODE: HashMap<u32, SpinCode> = HashMap::with_max_entries(
 #[map]
 pub(crate) static SPUN: Array<u64> = Array::with_max_entries(SPIN_LIBRARIES, 0);
 
+/// Samples in system calls by the name of the call, over all processes.
+#[map]
+pub(crate) static CALLED: Array<u64> = Array::with_max_entries(CALLS as u32, 0);
+
 /// Free slots. Filled by the agent.
 #[map]
 pub(crate) static FREE: Queue<u32> = Queue::with_max_entries(SLOTS, 0);

@@ -89,6 +89,9 @@ pub struct Manifest {
     /// Samples of busy-waiting over all observed threads, by library. Empty in older folders.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub spun: BTreeMap<String, u64>,
+    /// Samples in system calls over all observed threads, by the number of the call. Empty in older folders.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub called: BTreeMap<u32, u64>,
     /// Process ID of the agent in the initial namespace; none where that is unknown.
     pub agent_pid: Option<u32>,
     /// The process that was started; none if it was attached to.

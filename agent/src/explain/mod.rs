@@ -14,7 +14,7 @@ use crate::out;
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::{
-        SLOWEST,
+        Called, SLOWEST,
         explain::{Explanation, NotCounted, Numbers, Wanted},
         spinners,
     },
@@ -106,6 +106,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
     // Names of libraries that this program does not know are left out.
     let samples = |name: &'static str| Some((name, *folder.manifest().spun.get(name)?));
     explanation.circle.spun = spinners::names().filter_map(samples).collect();
+    explanation.circle.called = Called(folder.manifest().called.clone());
     let has_waits = evidence(&folder, &mut explanation, &mut notes);
     let facts = facts(&folder, &explanation, arguments, has_waits, notes);
     let text = if arguments.json {

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::out;
 use crate::{
-    analyze::{Cause, Hidden, Summary, Untracked},
+    analyze::{Called, Cause, Hidden, Summary, Untracked},
     child, clock,
     folder::{self, GpuRecord, Manifest, RunFolder},
     health::{Fidelity, Health},
@@ -54,6 +54,7 @@ struct Closing {
     gpu: GpuRecord,
     limits: Vec<Limit>,
     spun: BTreeMap<String, u64>,
+    called: BTreeMap<u32, u64>,
     restored: Vec<Restored>,
     unfinished: AllUnfinished,
 }
@@ -92,7 +93,7 @@ impl<F: RecordSource> Session<F> {
         };
         let unfinished = self.feed.pairing().unfinished();
         let limits = self.limits.finish();
-        let spun = self.feed.spun();
+        let (spun, called) = (self.feed.spun(), self.feed.called());
         let Self { export, mut guest, usage, cost, restored, identity, .. } = self;
         facts::limited(&mut guest.cgroup, &limits);
         let (gpu_told, limits_told) = (gpu.clone(), limits.clone());
@@ -106,6 +107,7 @@ impl<F: RecordSource> Session<F> {
             gpu,
             limits,
             spun,
+            called: called.clone(),
             restored,
             unfinished: unfinished.clone(),
         };
@@ -115,6 +117,7 @@ impl<F: RecordSource> Session<F> {
             gpu: gpu_told,
             limits: limits_told,
             hints,
+            called: Called(called),
             hidden: Hidden::new(unfinished, untracked, told.summary.as_ref().ok()),
             ..facts::for_terminal(&identity, &told.guest, &told.path, wall, exit, &restored_after)
         };
@@ -202,6 +205,7 @@ impl Closing {
             gpu,
             limits,
             spun,
+            called,
             restored,
             unfinished,
         } = self;
@@ -232,7 +236,7 @@ impl Closing {
             manifest.scenario = guest.scenario();
             facts::limit(manifest, &guest);
             manifest.limits_seen = limits;
-            manifest.spun = spun;
+            (manifest.spun, manifest.called) = (spun, called);
             manifest.limits.cpus = Some(guest.cores.allowed.count());
             manifest.host_core_ratio = guest.host_core_ratio();
             manifest.restored = restored.into_iter().map(Into::into).collect();

@@ -6,7 +6,7 @@ use guestscope_kernel::attach::Target;
 
 use super::{arguments::Observation, own_pid};
 use crate::{
-    analyze::Hidden,
+    analyze::{Called, Hidden},
     clock::ClockPair,
     folder::{self, Child, GpuRecord, Limits, Manifest},
     health::Fidelity,
@@ -29,8 +29,7 @@ pub(crate) struct Identity {
     pub(crate) run_id: [u8; 16],
     /// Name of the run and of the service.
     pub(crate) name: String,
-    /// The program and its arguments, or the target, for people: invalid UTF-8 is replaced, secrets are
-    /// masked.
+    /// The program and its arguments, or the target, for people: always UTF-8, with secrets masked.
     pub(crate) command: Vec<String>,
     /// The program's file, if a single program is observed.
     pub(crate) executable: Option<String>,
@@ -278,6 +277,7 @@ pub(crate) fn for_terminal(
         limits: Vec::new(),
         hidden: Hidden::default(),
         hints: Vec::new(),
+        called: Called::default(),
     }
 }
 

@@ -178,6 +178,10 @@ impl RecordSource for Feed {
         known.filter(|(_, samples)| *samples > 0).collect()
     }
 
+    fn called(&self) -> BTreeMap<u32, u64> {
+        (0..).zip(self.loaded.called()).filter(|(_, samples)| *samples > 0).collect()
+    }
+
     fn health(&self, cost: AgentCost) -> Health {
         Health {
             fidelity: self.loaded.fidelity,

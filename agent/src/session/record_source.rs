@@ -109,6 +109,11 @@ pub(crate) trait RecordSource {
         BTreeMap::new()
     }
 
+    /// Samples in system calls by call, without zeros.
+    fn called(&self) -> BTreeMap<u32, u64> {
+        BTreeMap::new()
+    }
+
     /// Health counters.
     fn health(&self, cost: AgentCost) -> Health;
 }

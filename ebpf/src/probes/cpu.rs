@@ -16,7 +16,7 @@ use guestscope_contract::{Activity, COMPUTES, Counter, PAUSE_WORDS, SPIN_RANGES,
 
 use crate::{
     emit,
-    maps::{BESIDE, IS_ARM64, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SPIN_CODE, SPUN},
+    maps::{BESIDE, CALLED, IS_ARM64, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SPIN_CODE, SPUN},
     memory::add,
     process, registers,
     task::Current,
@@ -99,5 +99,13 @@ fn is_beside_a_pause(address: u64) -> bool {
 /// The entry code of exceptions overwrites the number that the entry code of system calls saved.
 #[inline(always)]
 fn in_kernel(current: Current) -> Activity {
-    if current.number() < 0 { Activity::Fault } else { Activity::Syscall }
+    let call = current.call();
+    if call < 0 {
+        return Activity::Fault;
+    }
+    if let Some(called) = CALLED.get_ptr_mut(call as u32) {
+        // SAFETY: an aligned word of a map value.
+        unsafe { add(called, 1) };
+    }
+    Activity::Syscall
 }

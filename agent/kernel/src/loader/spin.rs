@@ -52,8 +52,17 @@ impl Loaded {
 
     /// Samples of busy-waiting so far by the number of the library, over all processes.
     pub fn spun(&self) -> Vec<u64> {
-        let map = self.ebpf.map("SPUN").and_then(|map| Array::<_, u64>::try_from(map).ok());
-        map.map_or_else(Vec::new, |map| map.iter().map(|samples| samples.unwrap_or(0)).collect())
+        self.counts("SPUN")
+    }
+
+    /// Samples in system calls so far by the name of the call, over all processes.
+    pub fn called(&self) -> Vec<u64> {
+        self.counts("CALLED")
+    }
+
+    fn counts(&self, name: &str) -> Vec<u64> {
+        let map = self.ebpf.map(name).and_then(|map| Array::<_, u64>::try_from(map).ok());
+        map.map_or_else(Vec::new, |map| map.iter().map(|count| count.unwrap_or(0)).collect())
     }
 
     fn spin_code(&mut self) -> Option<HashMap<&mut MapData, u32, SpinCode>> {

@@ -17,6 +17,7 @@
 //!   Sums, means, minima and maxima are exact.
 
 pub mod advice;
+mod called;
 mod cause;
 pub mod compare;
 mod evidence;
@@ -61,6 +62,7 @@ pub use threads::{OTHER_THREADS, Role, ThreadGroup, ThreadGroups, is_active};
 pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 
 pub use self::{
+    called::{Called, MostCalled},
     slow::{Excess, Slow},
     tally::{LeftOut, ProcessRow, SLOWEST},
     verdict::TailVerdict,

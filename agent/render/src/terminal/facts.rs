@@ -5,7 +5,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    analyze::Hidden, hints::Hint, limits::Limit, phase::Restored, platform::CpuQuota, run::GpuRecord,
+    analyze::{Called, Hidden},
+    hints::Hint,
+    limits::Limit,
+    phase::Restored,
+    platform::CpuQuota,
+    run::GpuRecord,
 };
 
 /// How the program ended.
@@ -52,4 +57,6 @@ pub struct RunFacts {
     pub hidden: Hidden,
     /// Options that would have marked requests, if nothing did.
     pub hints: Vec<Hint>,
+    /// Samples in system calls.
+    pub called: Called,
 }

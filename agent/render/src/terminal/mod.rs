@@ -20,6 +20,7 @@ mod hidden;
 #[cfg(test)]
 mod hidden_tests;
 mod hints;
+mod inside;
 mod json;
 mod json_values;
 mod json_wait;

@@ -5,7 +5,7 @@
 
 use std::{cmp::Reverse, fmt::Write as _};
 
-use guestscope_contract::{Account, SAMPLES_PER_S};
+use guestscope_contract::Account;
 
 use crate::untrusted::Shown as _;
 use crate::{
@@ -22,8 +22,8 @@ use super::{
     findings::{count_of, headline, mean, numbers},
     gpu,
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
-    helpers, hidden, hints, limits,
-    page::{Emphasis, Page, Piece, words as words_of},
+    helpers, hidden, hints, inside, limits,
+    page::{Emphasis, Page, Piece},
     restored,
     slowest::{notes, slowest},
     sources,
@@ -31,7 +31,7 @@ use super::{
     tables::{phases, processes, sums_of},
     text::{plain, quoted},
     threads,
-    units::{bytes, counted, duration, duration_of_sum, hex, mean as mean_count, percent, thousands},
+    units::{bytes, counted, duration, duration_of_sum, hex, mean as mean_count, thousands},
     unseen,
 };
 
@@ -118,57 +118,10 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, health: &Healt
     let is_ours = |hook: &str| cpu::HOOKS.iter().any(|ours| ours.id == hook);
     let is_sampled =
         health.hooks.iter().any(|verdict| verdict.outcome == Outcome::Ok && is_ours(&verdict.hook));
-    inside_cpu(page, group, is_sampled);
+    inside::cpu(page, group, is_sampled, &facts.called);
     if health.fidelity.sees_scheduling() {
         helpers::line(page, group);
     }
-}
-
-/// Line of the threads' CPU time by samples; none with too few samples, unless more were due.
-fn inside_cpu(page: &mut Page, group: &Group, is_sampled: bool) {
-    /// With this many samples a share is known within 14 points.
-    const ENOUGH_SAMPLES: u128 = 50;
-    let parts = [
-        ("own code", Metric::SampleUser),
-        ("busy-waiting in a runtime library", Metric::SampleSpin),
-        ("page faults", Metric::SampleFault),
-        ("system calls", Metric::SampleSyscall),
-        ("softirqs", Metric::SampleIrq),
-    ];
-    let parts = parts.map(|(words, name)| (words, count_of(group, name)));
-    let all: u128 = parts.iter().map(|part| part.1).sum();
-    let due = if is_sampled { due(group) } else { 0 };
-    // Further than chance goes: a clock stood still, or a thread had none (KERNELS.md).
-    let some_are_missing = all * 5 < due * 4 && due - all > 2 * due.isqrt();
-    if all < ENOUGH_SAMPLES {
-        if some_are_missing && due >= ENOUGH_SAMPLES {
-            let words =
-                format!("not known ({} samples; {} were due)", thousands(all as u64), thousands(due as u64));
-            page.wrapped(
-                &[Piece::new("inside cpu", Emphasis::Faint)],
-                INDENT,
-                words_of(&words, Emphasis::None),
-            );
-        }
-        return;
-    }
-    // Most programs have no such library.
-    let parts = parts.into_iter().filter(|&(_, count)| count > 0);
-    let texts: Vec<_> =
-        parts.map(|(words, count)| format!("{words} {}", percent(count as f64 / all as f64))).collect();
-    let mut words = format!("{} (of {} samples", texts.join(", "), thousands(all as u64));
-    if some_are_missing {
-        let _ = write!(words, "; {} were due", thousands(due as u64));
-    }
-    words.push(')');
-    page.wrapped(&[Piece::new("inside cpu", Emphasis::Faint)], INDENT, words_of(&words, Emphasis::None));
-}
-
-/// Samples due for the time on CPUs. A clock that could not tick in time ticks once.
-fn due(group: &Group) -> u128 {
-    let not_run_ns = count_of(group, Metric::Steal) + group.sums.pause;
-    let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(not_run_ns);
-    cpu_ns * u128::from(SAMPLES_PER_S) / 1_000_000_000
 }
 
 fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {

@@ -4,6 +4,7 @@
 
 pub(super) mod fixtures;
 mod gpu;
+mod inside;
 mod layout;
 
 use std::time::Duration;
@@ -17,7 +18,7 @@ use self::fixtures::{
 use super::{health_lines, text, *};
 use crate::{
     analyze::samples::{Sample, Step, inference, process, renamed, wait_outside},
-    health::{ExportHealth, Fidelity, Health, Outcome, Verdict},
+    health::{ExportHealth, Fidelity, Health, Outcome},
     phase::{Blame, Ending, Request, Restored, RestoredBy, Wait, WaitedIo},
 };
 
@@ -35,26 +36,6 @@ fn ordinary_run() {
     };
     let text = render_summary(&summary_of(&inference(200)), &healthy(), &with_quota, Style::PLAIN);
     assert_snapshot!(text.lines().take(3).collect::<Vec<_>>().join("\n"));
-}
-
-#[test]
-fn what_lies_inside_cpu_is_told_where_there_are_samples_enough() {
-    let with = |samples: [u64; 4]| {
-        let mut requests = inference(200);
-        for request in &mut requests {
-            let counts = &mut request.phases[0].counts;
-            [counts.sample_user, counts.sample_fault, counts.sample_syscall, counts.sample_spin] = samples;
-        }
-        let (hook, consequence) = ("perf_event/cpu-clock".to_owned(), String::new());
-        let mut health = healthy();
-        health.hooks.push(Verdict { hook, outcome: Outcome::Ok, consequence, remedy: None });
-        let text = render_summary(&summary_of(&requests), &health, &facts(), UNICODE);
-        text.lines().find(|line| line.starts_with("inside cpu")).map(str::to_owned)
-    };
-    assert_snapshot!(with([48, 12, 0, 0]).unwrap(), @"inside cpu    own code 80.0 %, page faults 20.0 % (of 12,000 samples)");
-    assert_snapshot!(with([30, 0, 9, 21]).unwrap(), @"inside cpu    own code 50.0 %, busy-waiting in a runtime library 35.0 %, system calls 15.0 % (of");
-    assert_snapshot!(with([1, 0, 0, 0]).unwrap(), @"inside cpu    own code 100 % (of 200 samples; 6,071 were due)");
-    assert_snapshot!(with([0, 0, 0, 0]).unwrap(), @"inside cpu    not known (0 samples; 6,071 were due)");
 }
 
 #[test]

@@ -3,8 +3,13 @@
 use super::{
     case::Case,
     tail::{Tail, TailCause},
+    whose::Circle,
 };
-use crate::analyze::tally::SLOWEST;
+use crate::analyze::{
+    called::MostCalled,
+    cause::{Cause, Overlay},
+    tally::SLOWEST,
+};
 
 /// Requests of one number that are explained: programs may give one to several.
 pub(super) const SAME_NUMBER: usize = SLOWEST;
@@ -29,6 +34,16 @@ pub struct Explained {
 }
 
 impl Explained {
+    /// The system call that took the explained requests longer, by all their samples in system calls where
+    /// these took longer.
+    pub fn most_called(&self, circle: &Circle) -> Option<MostCalled> {
+        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
+        let slower =
+            parts.filter(|part| part.cause == Cause::Overlay(Overlay::Syscall) && part.excess_ns > 0);
+        let samples = slower.filter_map(|part| part.evidence.sampled.as_ref()).map(|sampled| sampled.samples);
+        circle.called.most_of(samples.fold(0, u64::saturating_add))
+    }
+
     /// The cause that makes most of the excess above the 90th percentile.
     pub fn leading(&self) -> Option<(&Tail, &TailCause)> {
         let tail = self.tails.first()?;

@@ -3,7 +3,10 @@
 
 use std::collections::HashMap;
 
-use crate::phase::{Metric, Thread};
+use crate::{
+    analyze::called::Called,
+    phase::{Metric, Thread},
+};
 
 use super::counts::SAMPLES;
 
@@ -69,6 +72,8 @@ pub struct Circle {
     /// Samples of busy-waiting in the whole run by library, as [`spinners`](crate::analyze::spinners) names
     /// them; empty where that is not known.
     pub spun: Vec<(&'static str, u64)>,
+    /// Samples in system calls in the whole run, by call; empty where that is not known.
+    pub called: Called,
 }
 
 impl Circle {

@@ -43,10 +43,7 @@ const OF_DESCRIPTORS: [&str; 28] = [
 
 /// The name of a system call, or its number.
 pub(super) fn name(number: u32, facts: &ExplainFacts) -> String {
-    match syscalls::name(number).filter(|_| facts.same_syscalls) {
-        Some(name) => name.to_owned(),
-        None => syscalls::numbered(number),
-    }
+    if facts.same_syscalls { syscalls::name_or_number(number) } else { syscalls::numbered(number) }
 }
 
 /// `in munmap`, `in read of descriptor 5 and futex`.

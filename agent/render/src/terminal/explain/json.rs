@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use crate::analyze::{
-    Cause, Group,
+    Cause, Group, MostCalled,
     explain::{
         Advised, Ahead, Behind, By, Case, CasePhase, Circle, Compared, Evidence, Explained, Explanation,
         HelperWaits, Naming, NotCounted, OfGroup, Part, Sampled, Tail, TailCause, TailPart, Whose,
@@ -61,9 +61,20 @@ struct GroupJson<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<LimitJson<'a>>,
     advice: Vec<AdviceJson>,
+    /// The system call that took the explained requests longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    most_called: Option<MostCalledJson>,
     who: Vec<WhoJson>,
     tails: Vec<TailJson<'a>>,
     explained: Vec<CaseJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct MostCalledJson {
+    syscall: u32,
+    /// How many of the samples were in it, at least.
+    at_least: u64,
+    samples: u64,
 }
 
 #[derive(Serialize)]
@@ -223,6 +234,9 @@ fn of_group<'a>(group: &'a Group, explained: &'a Explained, run: ExplainedRun<'a
         typical_ns: group.typical_ns,
         typical_of: group.typical_of,
         headline: headline_json(&explained.headline(group), facts.cpu_quota.as_ref()),
+        most_called: explained.most_called(&explanation.circle).map(
+            |MostCalled { syscall, at_least, of: samples }| MostCalledJson { syscall, at_least, samples },
+        ),
         who: causes(&advised)
             .into_iter()
             .flat_map(|cause| who(explained, cause, &explanation.circle))

@@ -17,6 +17,8 @@ pub(super) mod syscalls;
 mod tail;
 
 #[cfg(test)]
+mod called_tests;
+#[cfg(test)]
 mod held_up_tests;
 #[cfg(test)]
 mod tests;
@@ -24,7 +26,7 @@ mod tests;
 use crate::untrusted::Shown as _;
 use crate::{
     analyze::{
-        Cause, Group, Headline, OUTSIDE,
+        Cause, Group, Headline, MostCalled, OUTSIDE, Overlay,
         explain::{Advised, Behind, Case, Explained, Explanation, Naming},
     },
     health::Fidelity,
@@ -125,13 +127,16 @@ fn render_who(page: &mut Page, explained: &Explained, advised: &[Advised], run: 
     let leading = advised.iter().find(|one| one.naming != Naming::Limit);
     let leading = leading.and_then(|first| Cause::all().find(|cause| cause.name() == first.cause));
     let (Some(cause), Some(case)) = (leading, explained.cases.first()) else { return };
+    let of = counted(explained.cases.len() as u64, "slowest request", "slowest requests");
+    if let Some(text) = Some(cause).filter(is_calls).and_then(|_| most_called(explained, run, &of)) {
+        return fact(page, "who", &page.safe(&text), Emphasis::None);
+    }
     let Behind { by, total_ns, waits } = explained.behind(cause, &explanation.circle);
     let words_of = Words { case, threads: &explanation.threads, circle: &explanation.circle, facts };
     let culprits = words_of.culprits(&by, total_ns);
     if culprits.is_empty() {
         return;
     }
-    let of = counted(explained.cases.len() as u64, "slowest request", "slowest requests");
     let waits = counted(waits, "wait", "waits");
     let text = if cause == Cause::Suspended {
         format!("suspended: the threads of the {of} were taken for {} by {culprits}", duration(total_ns))
@@ -140,6 +145,27 @@ fn render_who(page: &mut Page, explained: &Explained, advised: &[Advised], run: 
     };
     let text = page.safe(&text);
     fact(page, "who", &text, Emphasis::None);
+}
+
+/// The call that took the slowest requests longer; else the one that most samples of the run were in.
+fn most_called(explained: &Explained, run: ExplainedRun<'_>, requests: &str) -> Option<String> {
+    let circle = &run.explanation.circle;
+    let text = |MostCalled { syscall, at_least, of }| {
+        let (call, number) = (calls::name(syscall, run.facts), thousands(at_least));
+        (call, number, counted(of, "sample", "samples"))
+    };
+    let proven = explained.most_called(circle).map(text).map(|(call, number, of)| {
+        format!("cpu.syscall: {call} in at least {number} of {of} in system calls of the {requests}")
+    });
+    let of_all = || {
+        let (call, number, of) = text(circle.called.most()?);
+        Some(format!("cpu.syscall: over the whole run {call} had {number} of {of} in system calls"))
+    };
+    proven.or_else(of_all)
+}
+
+fn is_calls(cause: &Cause) -> bool {
+    *cause == Cause::Overlay(Overlay::Syscall)
 }
 
 fn render_advice(page: &mut Page, advised: &[Advised]) {

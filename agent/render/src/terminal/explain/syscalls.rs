@@ -18,8 +18,10 @@ macro_rules! names {
 names! {
     SYS_accept = "accept",
     SYS_accept4 = "accept4",
+    SYS_brk = "brk",
     SYS_clock_nanosleep = "clock_nanosleep",
     SYS_clone = "clone",
+    SYS_clone3 = "clone3",
     SYS_close = "close",
     SYS_connect = "connect",
     SYS_copy_file_range = "copy_file_range",
@@ -34,15 +36,19 @@ names! {
     SYS_fcntl = "fcntl",
     SYS_fdatasync = "fdatasync",
     SYS_flock = "flock",
+    SYS_fstat = "fstat",
     SYS_fsync = "fsync",
     SYS_ftruncate = "ftruncate",
     SYS_futex = "futex",
     SYS_futex_waitv = "futex_waitv",
     SYS_getdents64 = "getdents64",
+    SYS_getrandom = "getrandom",
     SYS_ioctl = "ioctl",
     SYS_io_getevents = "io_getevents",
     SYS_io_uring_enter = "io_uring_enter",
+    SYS_lseek = "lseek",
     SYS_madvise = "madvise",
+    SYS_mlock = "mlock",
     SYS_mmap = "mmap",
     SYS_mprotect = "mprotect",
     SYS_mq_timedreceive = "mq_timedreceive",
@@ -53,6 +59,7 @@ names! {
     SYS_msync = "msync",
     SYS_munmap = "munmap",
     SYS_nanosleep = "nanosleep",
+    SYS_newfstatat = "newfstatat",
     SYS_openat = "openat",
     #[cfg(target_arch = "x86_64")]
     SYS_open = "open",
@@ -78,6 +85,7 @@ names! {
     SYS_renameat2 = "renameat2",
     SYS_rt_sigsuspend = "rt_sigsuspend",
     SYS_rt_sigtimedwait = "rt_sigtimedwait",
+    SYS_sched_yield = "sched_yield",
     #[cfg(target_arch = "x86_64")]
     SYS_select = "select",
     SYS_semop = "semop",
@@ -113,6 +121,11 @@ pub fn name(number: u32) -> Option<&'static str> {
     }
     let mut known = NAMES.iter().chain(&NEWER);
     known.find(|(known, _)| *known == libc::c_long::from(number)).map(|(_, name)| *name)
+}
+
+/// The name, or the number where none is known.
+pub(in crate::terminal) fn name_or_number(number: u32) -> String {
+    name(number).map_or_else(|| numbered(number), str::to_owned)
 }
 
 /// Text for a number without a known name.

@@ -5,7 +5,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    analyze::{Hidden, Summary},
+    analyze::{Called, Hidden, Summary},
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
     phase::{Made, PairingLosses, Request, RestoredBy},
     platform::{Cpuid, Guest, Root, Subject},
@@ -79,6 +79,7 @@ pub(in crate::terminal) fn facts() -> RunFacts {
         gpu: GpuRecord::default(),
         hidden: Hidden::default(),
         hints: Vec::new(),
+        called: Called::default(),
     }
 }
 
