@@ -128,7 +128,8 @@ fn render_who(page: &mut Page, explained: &Explained, advised: &[Advised], run: 
     let leading = leading.and_then(|first| Cause::all().find(|cause| cause.name() == first.cause));
     let (Some(cause), Some(case)) = (leading, explained.cases.first()) else { return };
     let of = counted(explained.cases.len() as u64, "slowest request", "slowest requests");
-    if let Some(text) = Some(cause).filter(is_calls).and_then(|_| most_called(explained, run, &of)) {
+    let is_of_calls = cause == Cause::Overlay(Overlay::Syscall);
+    if let Some(text) = is_of_calls.then(|| most_called(explained, run, &of)).flatten() {
         return fact(page, "who", &page.safe(&text), Emphasis::None);
     }
     let Behind { by, total_ns, waits } = explained.behind(cause, &explanation.circle);
@@ -162,10 +163,6 @@ fn most_called(explained: &Explained, run: ExplainedRun<'_>, requests: &str) -> 
         Some(format!("cpu.syscall: over the whole run {call} had {number} of {of} in system calls"))
     };
     proven.or_else(of_all)
-}
-
-fn is_calls(cause: &Cause) -> bool {
-    *cause == Cause::Overlay(Overlay::Syscall)
 }
 
 fn render_advice(page: &mut Page, advised: &[Advised]) {
