@@ -43,7 +43,6 @@ pub(crate) const fn of(account: Account) -> Look {
         Account::Gpu => look('g', 71, "#55b3ad", Hatch::None, "waited for the GPU"),
         Account::Fault => look('f', 168, "#f4959f", Hatch::Dots, "slept in page faults"),
         Account::Sleep => look('s', 245, "#cfcfcf", Hatch::None, "slept"),
-        Account::Proof => look('w', 245, "#bbbbbb", Hatch::None, "waited for a signal"),
         Account::Other => {
             look('o', 245, "#7a7370", Hatch::Up, "waited for something without a separate account")
                 .meanwhile("waited")

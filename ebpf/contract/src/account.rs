@@ -93,8 +93,6 @@ accounts! {
     Fault = "fault", Device, Other;
     /// In nanosleep, wait or pause.
     Sleep = "sleep", Timer, Other;
-    /// In a wait for signals.
-    Proof = "proof", Timer, Other;
     /// Anything else off the CPU.
     Other = "other", Unknown, Other;
 }

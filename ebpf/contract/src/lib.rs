@@ -228,13 +228,13 @@ pub struct WaitRecord {
 }
 
 // Each field is a multiple of the next one's alignment, so records have no padding: sizes are plain sums.
-const _: () = assert!(size_of::<Ledger>() == 328 && align_of::<Ledger>() == 8);
+const _: () = assert!(size_of::<Ledger>() == 320 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
 const LEDGER: usize = size_of::<Header>() + size_of::<Ledger>();
 const BESIDE: usize = size_of::<Beside>();
 const _: () = assert!(size_of::<EdgeRecord>() == LEDGER + 64 + BESIDE + size_of::<HelperSum>() + NAME_BYTES);
 const _: () = assert!(size_of::<TaskRecord>() == LEDGER + 16 + 16 + BESIDE + COMM_BYTES);
 const _: () = assert!(BESIDE == 4 * ACTIVITIES + 8 + size_of::<Traffic>());
-const _: () = assert!(size_of::<HelperSum>() == 104 && size_of::<Outside>() == 104);
+const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96);
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 72 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 6 * 8 + 6 * 4 + 3 * 2 + 2 + 4 * 4 + COMM_BYTES);

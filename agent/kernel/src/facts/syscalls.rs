@@ -32,7 +32,7 @@ const ROWS: &[Row] = &[
     (libc::SYS_wait4, Account::Sleep),
     (libc::SYS_waitid, Account::Sleep),
     (libc::SYS_rt_sigsuspend, Account::Sleep),
-    (libc::SYS_rt_sigtimedwait, Account::Proof),
+    (libc::SYS_rt_sigtimedwait, Account::Sleep),
     // A file system with a journal writes on their behalf, and they sleep without being marked as waiting for
     // a disk (ext4 on 6.1: 538 of 731 ms).
     (libc::SYS_fsync, Account::BlockIo),

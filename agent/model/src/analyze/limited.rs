@@ -164,7 +164,7 @@ pub(super) const fn concerned(cause: Cause) -> &'static [Kind] {
             | Account::Lock
             | Account::Gpu
             | Account::Sleep
-            | Account::Proof | Account::Other => &[],
+            | Account::Other => &[],
         },
         // Files that are read, too, are charged to the group.
         Cause::Overlay(Overlay::Fault | Overlay::Syscall) => &[Kind::Memory],

@@ -65,7 +65,7 @@ const fn events(cause: Cause) -> &'static [Metric] {
         Cause::Account(Account::Fault) => &[Metric::FaultMajor],
         Cause::Overlay(Overlay::Fault) => &[Metric::FaultMinor],
         Cause::Account(
-            Account::Cpu | Account::Poll | Account::Lock | Account::Gpu | Account::Sleep | Account::Proof | Account::Other,
+            Account::Cpu | Account::Poll | Account::Lock | Account::Gpu | Account::Sleep | Account::Other,
         )
         | Cause::Suspended
         | Cause::Queue

@@ -131,7 +131,7 @@ pub(super) const fn relevant(cause: Cause) -> &'static [Metric] {
         Cause::Account(Account::Poll) => {
             &[Metric::PollNet, Metric::NetRecv, Metric::NetRecvBytes, Metric::NetRetransmit]
         }
-        Cause::Account(Account::Lock | Account::Sleep | Account::Proof | Account::Other | Account::Gpu) => {
+        Cause::Account(Account::Lock | Account::Sleep | Account::Other | Account::Gpu) => {
             &[Metric::SwitchVoluntary]
         }
         Cause::Overlay(Overlay::Fault) => &[Metric::FaultMinor, Metric::FaultMajor],

@@ -319,7 +319,7 @@ fn of_counts(part: &Part) -> Vec<String> {
             clauses.extend(network(part));
         }
         Cause::Overlay(Overlay::Fault) => clauses.extend(faults(part)),
-        Cause::Account(Account::Lock | Account::Gpu | Account::Sleep | Account::Proof | Account::Other)
+        Cause::Account(Account::Lock | Account::Gpu | Account::Sleep | Account::Other)
         | Cause::Overlay(_)
         | Cause::Suspended
         | Cause::Queue
