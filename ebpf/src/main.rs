@@ -18,6 +18,8 @@ mod beside;
 #[cfg(target_arch = "bpf")]
 mod birth;
 #[cfg(target_arch = "bpf")]
+mod blocked;
+#[cfg(target_arch = "bpf")]
 mod calls;
 #[cfg(target_arch = "bpf")]
 mod connections;

@@ -37,6 +37,7 @@ use guestscope_contract::{
 };
 
 use crate::{
+    blocked,
     life::{self, Other},
     maps::{
         OFFSET_TASK_CPU, OFFSET_TASK_DELAYED, OFFSET_TASK_EXIT_STATE, OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER,
@@ -171,7 +172,7 @@ fn status(task: Task<Typed>) -> Status {
     if state == 0 || is_queued {
         return runs(if is_on_cpu(task) { RUNNING } else { RUNNABLE });
     }
-    let (account, syscall) = sched::classify(task, state, NO_SYSCALL);
+    let (account, syscall) = blocked::classify(task, state, NO_SYSCALL);
     Status { state: BLOCKED, account, syscall }
 }
 

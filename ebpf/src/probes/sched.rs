@@ -5,7 +5,7 @@
 //! the ledgers, and fork, exec, exit and rename records. A switch between two untracked tasks costs two
 //! failed lookups, and reads no clock. It does not handle phases.
 
-use core::{arch::asm, hint::cold_path};
+use core::hint::cold_path;
 
 use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns},
@@ -13,21 +13,15 @@ use aya_ebpf::{
     programs::RawTracePointContext,
 };
 use guestscope_contract::{
-    Account, BY_FREEZER, BY_SIGNAL, BY_TRACER, CALLS, CHECK_FILE, Counter, EXIT_REPLACED, EXIT_UNSEEN,
-    FORK_ADOPTED, Kind, NO_SYSCALL, RESTARTS, kept, last_blocked_in,
+    Account, Counter, EXIT_REPLACED, EXIT_UNSEEN, FORK_ADOPTED, Kind, NO_SYSCALL,
     ledger::{BLOCKED, Ledger, RUNNING},
 };
 
 use crate::{
-    birth, calls, emit,
-    file::{self, File},
+    birth, blocked, calls, emit,
     life::{self, Other},
     limits,
-    maps::{
-        ACCOUNT_OF, HAS_SWITCH_STATE, LEDGERS, MASK_TASK_FROZEN, MASK_TASK_IOWAIT, OFFSET_TASK_CPU,
-        OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN, OFFSET_TASK_IOWAIT, OFFSET_TASK_LAST_QUEUED,
-        OFFSET_TASK_STATE,
-    },
+    maps::{HAS_SWITCH_STATE, LEDGERS, OFFSET_TASK_CPU, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE},
     memory::{Arguments, Memory, twins},
     pending, process, quota, registers, runqueue, slots, steal,
     task::{self, Current, Numbers, Task},
@@ -36,23 +30,6 @@ use crate::{
 
 /// `TASK_DEAD`: the task will never run again. The only bit of the state that survives the final switch.
 pub(crate) const TASK_DEAD: u32 = 0x80;
-/// `__TASK_STOPPED | __TASK_TRACED | TASK_FROZEN`: kept from running by a signal, a debugger or the freezer
-/// (6.1 and later; before, freezing by cgroup v1 is seen on the way back from a system call, and looks like
-/// any wait elsewhere).
-const KEPT: u32 = STOPPED | TRACED | 0x8000;
-/// `__TASK_STOPPED`.
-const STOPPED: u32 = 0x4;
-/// `__TASK_TRACED`.
-const TRACED: u32 = 0x8;
-/// `TASK_INTERRUPTIBLE`.
-const INTERRUPTIBLE: u32 = 0x1;
-/// `TASK_UNINTERRUPTIBLE`.
-const UNINTERRUPTIBLE: u32 = 0x2;
-/// `TASK_FREEZABLE` (6.1 and later): no page fault waits like this; the freezer of cgroup v2 does.
-const FREEZABLE: u32 = 0x2000;
-/// Frozen, before 6.1 (by cgroup v1, and while the machine is suspended); later no program's task has this
-/// flag.
-const PF_FROZEN: u32 = 0x1_0000;
 
 twins! {
     sched_switch raw_sched_switch "sched_switch" switches;
@@ -141,7 +118,7 @@ fn switch_out<C: Arguments>(
         ledger.out_blocked(now_ns, Account::Other as u8, NO_SYSCALL);
         ended(ledger, prev.address() as u64, now_ns);
     } else {
-        let (account, syscall) = classify(prev, state, ledger.syscall);
+        let (account, syscall) = blocked::classify(prev, state, ledger.syscall);
         ledger.out_blocked(now_ns, account, syscall);
     }
 }
@@ -160,92 +137,6 @@ fn stay<M: Memory>(prev: Task<M>, ledger: &mut Ledger, now_ns: u64, stolen_ns: u
         return;
     }
     ledger.leaving(now_ns, stamps, at);
-}
-
-/// Account of a blocking task's wait: one look at its saved registers instead of a hook on every syscall.
-/// `before` is the syscall of its last block.
-#[inline(always)]
-pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8, u16) {
-    let call = registers::call(prev);
-    if state & KEPT != 0 || (call < 0 && is_frozen(prev, state)) {
-        // arm64 clears the number before it stops a task, whose syscall may go on afterwards.
-        return (Account::Other as u8, kept(call, before, by(state)));
-    }
-    if call < 0 {
-        // The entry code of exceptions and interrupts overwrites the number: a page fault that slept.
-        return (Account::Fault as u8, NO_SYSCALL);
-    }
-    let call = call as u16;
-    let entry_of = |call: u16| {
-        let mut index = u64::from(call);
-        // SAFETY: an empty instruction. Without it the compiler sees that all names lie in the table and
-        // drops the mask below, which the verifier needs as a bound. The index is masked to the table's size.
-        unsafe {
-            asm!("{index} = {index}", index = inout(reg) index, options(nomem, nostack));
-            core::ptr::read_volatile(ACCOUNT_OF.as_ptr().add(index as usize & (CALLS - 1)))
-        }
-    };
-    let entry = entry_of(call);
-    // SAFETY: the agent resolved the bit field's byte and mask.
-    let io_wait = unsafe { prev.load::<u8>(&OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;
-    // io_uring marks its waits so for statistics alone (6.5 and later), whatever it was asked for.
-    if io_wait != 0 && entry != Account::Poll as u8 {
-        return (Account::BlockIo as u8, call);
-    }
-    if registers::has_returned(prev) {
-        if state & INTERRUPTIBLE != 0 && is_frozen(prev, state) {
-            return (Account::Other as u8, kept(i32::from(call), before, BY_FREEZER));
-        }
-        let syscall = if registers::will_restart(prev) { call } else { NO_SYSCALL };
-        return (on_the_way_back(prev, state) as u8, syscall);
-    }
-    if entry & RESTARTS != 0 {
-        let before = last_blocked_in(before);
-        return (entry_of(before) & !(CHECK_FILE | RESTARTS), before);
-    }
-    let account = entry & !CHECK_FILE;
-    if entry & CHECK_FILE != 0 {
-        let fd = registers::first_argument(prev, call) as u32;
-        let account = match file::of(prev, fd) {
-            File::Socket => Account::Net as u8,
-            File::Gpu => Account::Gpu as u8,
-            File::Other => account,
-        };
-        return (account, call);
-    }
-    (account, call)
-}
-
-/// Who keeps a task from running that is in this state.
-#[inline(always)]
-fn by(state: u32) -> u16 {
-    if state & STOPPED != 0 {
-        BY_SIGNAL
-    } else if state & TRACED != 0 {
-        BY_TRACER
-    } else {
-        BY_FREEZER
-    }
-}
-
-/// Frozen outside system calls. Before 6.1 only the task itself has a flag for it.
-#[inline(always)]
-fn is_frozen<M: Memory>(prev: Task<M>, state: u32) -> bool {
-    let mask = MASK_TASK_FROZEN.load();
-    if state & FREEZABLE != 0 || mask == 0 || state & UNINTERRUPTIBLE != 0 {
-        return state & FREEZABLE != 0;
-    }
-    // SAFETY: the agent resolved the bit field's byte and mask.
-    unsafe { prev.load::<u8>(&OFFSET_TASK_FROZEN) & mask as u8 != 0 }
-}
-
-/// Account after the return of a system call: a fault on the stack of a signal's frame, or other work, or
-/// frozen.
-#[inline(always)]
-fn on_the_way_back<M: Memory>(prev: Task<M>, state: u32) -> Account {
-    // SAFETY: the agent resolved the offset of an unsigned int.
-    let flags: u32 = if OFFSET_TASK_FLAGS.load() != 0 { unsafe { prev.load(&OFFSET_TASK_FLAGS) } } else { 0 };
-    if state & UNINTERRUPTIBLE != 0 && flags & PF_FROZEN == 0 { Account::Fault } else { Account::Other }
 }
 
 /// The final switch: the whole ledger is handed over, and the slot is freed.

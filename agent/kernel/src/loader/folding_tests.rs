@@ -1,3 +1,5 @@
+//! Programs in a notation of their own, before and after; and random ones, which an interpreter runs both ways.
+
 use proptest::{collection::vec, prelude::*};
 
 use super::*;

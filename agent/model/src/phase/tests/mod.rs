@@ -3,6 +3,7 @@
 //! [`script`] reads the events and keeps the ledgers that the kernel would have kept; [`print`] writes the
 //! outputs. The properties draw events instead. No test here touches a kernel.
 
+mod address_space;
 mod attached;
 mod beside;
 mod bounds;
