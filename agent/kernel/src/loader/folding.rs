@@ -92,16 +92,14 @@ impl One {
         self.0[0] != EXIT && !matches!((self.0[0] & 7, self.0[0] >> 4), (5 | 6, 0))
     }
 
-    /// Whether the register has another value afterwards, or may have one.
+    /// Atomic operations, some of which also load.
+    const fn is_atomic(self) -> bool {
+        self.0[0] & 0xe7 == 0xc3
+    }
+
+    /// Whether it gives the register another value: a load, or arithmetic.
     const fn writes(self, register: u8) -> bool {
-        match self.0[0] & 7 {
-            // Loads and arithmetic.
-            0 | 1 | 4 | 7 => self.target() == register,
-            // Stores; atomic ones may fetch.
-            2 => false,
-            3 => self.0[0] & 0xe0 == 0xc0,
-            _ => true,
-        }
+        matches!(self.0[0] & 7, 0 | 1 | 4 | 7) && self.target() == register
     }
 
     /// Whether the register's value is read, or may be.
@@ -187,7 +185,7 @@ impl Program {
         let (register, base) = (head.target(), address.symbol as i64 + i64::from(head.number()));
         let (mut is_used, mut next) = (false, at + 2);
         while let Some(one) = self.all.get(next).copied() {
-            if self.jumps[next] > 0 || one.is_jump() && !one.is_nothing() {
+            if self.jumps[next] > 0 || one.is_atomic() || one.is_jump() && !one.is_nothing() {
                 return false;
             }
             let constant = (one.source() == register).then(|| constant(one, base, rodata)).flatten();
@@ -227,7 +225,10 @@ impl Program {
                     if !self.all[next].is_conditional() && !self.all[next].is_nothing() {
                         break;
                     }
-                } else if !branch.is_nothing() && branch.writes(one.target()) {
+                } else if branch.is_atomic()
+                    || branch.writes(one.target())
+                    || branch.is_jump() && !branch.is_nothing()
+                {
                     break;
                 }
                 next += branch.slots();

@@ -46,6 +46,7 @@ fn program(text: &str) -> (Vec<u8>, Vec<Address>) {
                 vec![one(code, register(target), 0, number(offset) as i16, number(value))]
             }
             ["goto", offset] => vec![one(0x05, 0, 0, number(offset) as i16, 0)],
+            ["lock", target, "+=", source] => vec![one(0xdb, register(target), register(source), 0, 0)],
             ["call"] => vec![one(0x85, 0, 0, 0, 1)],
             ["exit"] => vec![EXIT_ONE],
             ["-"] => vec![NOTHING],
@@ -88,6 +89,10 @@ fn rodata() -> Vec<u8> {
 #[case::a_call_between(
     "r1 = &0; r2 = &4; call; r2 = u32 r2 +0; exit",
     "r1 = &0; r2 = &4; call; r2 = u32 r2 +0; exit"
+)]
+#[case::an_atomic_operation_between(
+    "r1 = &0; r3 = &4; lock r5 += r4; r2 = u32 r3 +0; r3 = 1; exit",
+    "r1 = &0; r3 = &4; lock r5 += r4; r2 = u32 r3 +0; r3 = 1; exit"
 )]
 #[case::the_second_half_of_an_address_writes_nothing(
     "r1 = &0; r0 = &4; r3 = &4; r4 = u32 r0 +0; r0 = r3; exit",
