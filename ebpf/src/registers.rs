@@ -35,15 +35,6 @@ const WORDS_ABOVE: u64 = 2;
 const NOT_RETURNED: u64 = 38_u64.wrapping_neg();
 
 impl Current {
-    /// Number of its system call, of either table; negative in an exception.
-    #[inline(always)]
-    pub(crate) fn number(self) -> i32 {
-        match Self::task() {
-            Some(task) => number(task),
-            None => number(Task::<Plain>::at(self.pointer())),
-        }
-    }
-
     /// Current system call, by its name in records; negative in an exception.
     #[inline(always)]
     pub(crate) fn call(self) -> i32 {
