@@ -50,6 +50,11 @@ impl Kind {
         Self { is_quick: true, ..self }
     }
 
+    /// So large that twenty samples, 40 ms of CPU time, lie in it: fewer are not spoken of.
+    const fn sampled(self) -> Self {
+        Self { ms: (60, 100), ..self }
+    }
+
     const fn beside(self) -> Self {
         Self { is_beside: true, ..self }
     }
@@ -113,13 +118,13 @@ pub(super) const KINDS: &[Kind] = &[
     kind("msync", &["block_io"], &["{device}", "msync"], &["block_io"]),
     kind("io-uring", &["poll"], &["reads of {device}"], &["poll.in_flight"]),
     // Its own work, and who has the CPUs.
-    kind("more-work", &["cpu"], &["own code"], &["cpu"]).never(&["page faults as always"]).quick(),
-    kind("more-work-in-c", &["cpu"], &["own code"], &["cpu"]),
+    kind("more-work", &["cpu"], &["own code"], &["cpu"]).never(&["page faults as always"]).sampled().quick(),
+    kind("more-work-in-c", &["cpu"], &["own code"], &["cpu"]).sampled(),
     kind("collector", &["cpu"], &["garbage", "collector"], &["cpu"]).never(&["virtual PMU"]),
     kind("touch", &["cpu.fault"], &["page faults instead of"], &["cpu.fault"]).quick(),
-    kind("unmap", &["cpu.syscall"], &["munmap"], &["cpu.syscall"]),
+    kind("unmap", &["cpu.syscall"], &["munmap"], &["cpu.syscall"]).sampled(),
     kind("calls", &["cpu.syscall"], &["system calls"], &["cpu.syscall"]),
-    kind("big-call", &["cpu.syscall"], &["getrandom"], &["cpu.syscall"]),
+    kind("big-call", &["cpu.syscall"], &["getrandom"], &["cpu.syscall"]).sampled(),
     kind("own-pool", &["runq"], &["its own thread"], &["runq.own"]).quick(),
     kind("siblings", &["runq"], &["behind indexer (pid"], &["runq.sibling"]),
     kind("nice", &["runq"], &["behind indexer (pid"], &["runq.sibling"]),
