@@ -21,3 +21,16 @@ pub(crate) unsafe fn of<M: Memory>(task: Task<M>) -> *const u8 {
     // SAFETY: a task and what it leads to, at offsets that the agent resolved. A null pointer reads as 0.
     unsafe { load::<M, _>(task.follow(&OFFSET_TASK_CFS_RQ), &OFFSET_CFS_RUNQUEUE) }
 }
+
+/// The same where there may be no way to it: null.
+///
+/// # Safety
+/// The task must be one that runs, or is about to.
+#[inline(always)]
+pub(crate) unsafe fn here<M: Memory>(task: Task<M>) -> *const u8 {
+    if !is_known() {
+        return core::ptr::null();
+    }
+    // SAFETY: the caller's.
+    unsafe { of(task) }
+}

@@ -45,23 +45,32 @@ twins! {
 fn switches<C: Arguments>(ctx: &C) -> i32 {
     let prev = Task::<C::Memory>::at(ctx.at(1));
     let next = Task::<C::Memory>::at(ctx.at(2));
-    let (prev_ledger, next_ledger) = (prev.ledger(), next.ledger());
-    let is_tracked = prev_ledger.is_some() || next_ledger.is_some();
-    // The idle task has no turns.
-    if !is_tracked && prev.tid() == 0 {
-        return 0;
-    }
-    // SAFETY: `prev` leaves this CPU under its run-queue lock.
-    let runqueue = unsafe { if runqueue::is_known() { runqueue::of(prev) } else { core::ptr::null() } };
     // One clock reading for both, only when one of them is tracked: reading it is a third of the cost of a
     // switch. Likewise the time stolen from this CPU.
     let (mut now_ns, mut stolen_ns) = (0, 0);
-    if is_tracked {
-        // SAFETY: the BPF helper has no preconditions; the run queue is this CPU's.
-        (now_ns, stolen_ns) = unsafe { (bpf_ktime_get_ns(), steal::clock_of::<C::Memory>(runqueue)) };
-    }
+    let mut runqueue = core::ptr::null();
+    let prev_ledger = prev.ledger();
     if let Some(ledger) = prev_ledger {
+        // SAFETY: the BPF helper has no preconditions; `prev` leaves this CPU under its run-queue lock.
+        unsafe {
+            runqueue = runqueue::here(prev);
+            (now_ns, stolen_ns) = (bpf_ktime_get_ns(), steal::clock_of::<C::Memory>(runqueue));
+        }
         switch_out(ctx, prev, ledger, now_ns, stolen_ns);
+    }
+    // Not before: the verifier would go through the above for each of its answers.
+    let next_ledger = next.ledger();
+    if prev_ledger.is_none() {
+        // The idle task has no turns.
+        if next_ledger.is_none() && prev.tid() == 0 {
+            return 0;
+        }
+        // SAFETY: as above.
+        runqueue = unsafe { runqueue::here(prev) };
+    }
+    if prev_ledger.is_none() && next_ledger.is_some() {
+        // SAFETY: as above.
+        (now_ns, stolen_ns) = unsafe { (bpf_ktime_get_ns(), steal::clock_of::<C::Memory>(runqueue)) };
     }
     // SAFETY: a ledger in a map value.
     let is_awaited = next_ledger.is_some_and(|ledger| wait::is_long(unsafe { &*ledger }, now_ns));
