@@ -25,6 +25,8 @@ pub(super) struct Verdict {
     pub(super) has_advice: bool,
     /// Which output tells another story than the headline.
     pub(super) differs: Option<String>,
+    /// How much longer the requests above the 90th percentile took, ns each.
+    excess_ns: i64,
     /// Words that are there and must not be.
     pub(super) lies: Vec<String>,
     /// The beginning of what was said, for people.
@@ -61,12 +63,20 @@ impl Verdict {
             lies.push(format!("{CALL_ABOVE} (none is named)"));
         }
         let said = said(told, differs.as_deref().unwrap_or_default());
-        Self { has_cause, has_culprit, has_advice, differs, lies, said }
+        let tail = |key: &str| group["tails"][0][key].as_i64();
+        let excess_ns = tail("excess_ns").zip(tail("requests")).map_or(0, |(ns, count)| ns / count.max(1));
+        Self { has_cause, has_culprit, has_advice, differs, excess_ns, lies, said }
     }
 
     /// Whether the sentence of the fault is there.
     pub(super) fn is_named(&self) -> bool {
         self.has_cause && self.has_culprit
+    }
+
+    /// Whether this run without the fault says nothing of it. What took less than a quarter of the fault's time
+    /// may have its name: other load makes a thread wait for the same partner a little longer.
+    pub(super) fn is_silent_beside(&self, fault: &Self) -> bool {
+        !self.is_named() || self.excess_ns < fault.excess_ns / 4
     }
 
     pub(super) fn holds(&self) -> bool {

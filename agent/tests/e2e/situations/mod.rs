@@ -66,7 +66,7 @@ fn judged(kind: &'static Kind, runs: u32) -> Row {
             number += 1;
             let Some((fault, control, is_busy)) = once(kind, number) else { return row };
             left -= 1;
-            if !is_busy || fault.holds() && !control.is_named() {
+            if !is_busy || fault.holds() && control.is_silent_beside(&fault) {
                 row.add(&fault, &control);
                 break;
             }

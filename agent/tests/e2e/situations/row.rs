@@ -46,7 +46,7 @@ impl Row {
 
     /// Takes a run and its control.
     pub(super) fn add(&mut self, fault: &Verdict, control: &Verdict) {
-        let is_silent = !control.is_named();
+        let is_silent = control.is_silent_beside(fault);
         let holds = fault.holds() && is_silent;
         self.runs += 1;
         self.causes += usize::from(fault.has_cause);
