@@ -97,6 +97,11 @@ impl One {
         self.0[0] & 0xe7 == 0xc3
     }
 
+    /// Whether what is known of a register is not followed behind it.
+    const fn is_end(self) -> bool {
+        self.is_atomic() || self.is_jump() && !self.is_nothing()
+    }
+
     /// Whether it gives the register another value: a load, or arithmetic.
     const fn writes(self, register: u8) -> bool {
         matches!(self.0[0] & 7, 0 | 1 | 4 | 7) && self.target() == register
@@ -185,7 +190,7 @@ impl Program {
         let (register, base) = (head.target(), address.symbol as i64 + i64::from(head.number()));
         let (mut is_used, mut next) = (false, at + 2);
         while let Some(one) = self.all.get(next).copied() {
-            if self.jumps[next] > 0 || one.is_atomic() || one.is_jump() && !one.is_nothing() {
+            if self.jumps[next] > 0 || one.is_end() {
                 return false;
             }
             let constant = (one.source() == register).then(|| constant(one, base, rodata)).flatten();
@@ -225,10 +230,7 @@ impl Program {
                     if !self.all[next].is_conditional() && !self.all[next].is_nothing() {
                         break;
                     }
-                } else if branch.is_atomic()
-                    || branch.writes(one.target())
-                    || branch.is_jump() && !branch.is_nothing()
-                {
+                } else if branch.is_end() || branch.writes(one.target()) {
                     break;
                 }
                 next += branch.slots();
@@ -236,8 +238,8 @@ impl Program {
         }
     }
 
-    /// Makes a conditional jump that is decided unconditional, or takes it out, if a way ahead is left to what
-    /// it does not lead to any more.
+    /// Makes a conditional jump that is decided unconditional, or takes it out, if a way ahead is left to
+    /// what it does not lead to any more.
     fn decide(&mut self, at: usize, jumps: Option<bool>, entries: &mut [u32]) {
         let (Some(jumps), Some(target)) = (jumps, self.target(at).filter(|target| *target > at)) else {
             return;

@@ -1,4 +1,5 @@
-//! Programs in a notation of their own, before and after; and random ones, which an interpreter runs both ways.
+//! Programs in a notation of their own, before and after; and random ones, which an interpreter runs both
+//! ways.
 
 use proptest::{collection::vec, prelude::*};
 

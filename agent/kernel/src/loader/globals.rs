@@ -1,6 +1,7 @@
 //! The object's read-only globals: values that the agent knows before loading.
 //!
-//! They are written into the object's .rodata, and into the instructions that read them: see `folding.rs`.
+//! They are written into the object's .rodata, and into the instructions of some programs that read them: see
+//! `folding.rs`.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -50,8 +51,7 @@ impl Globals {
     /// # Errors
     /// The object has no such global, or one of another size.
     pub(super) fn put_into(&self, object: &mut [u8]) -> Result<(), LoadError> {
-        let damaged = |_| LoadError::Missing(".rodata");
-        let Layout { rodata, values, code } = Layout::of(object, &self.values).map_err(damaged)??;
+        let Layout { rodata, values, code } = Layout::of(object, &self.values)?;
         for (at, value) in values {
             object[at..at + value.len()].copy_from_slice(value);
         }
@@ -98,14 +98,10 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn of(
-        object: &[u8],
-        values: &'a BTreeMap<&'static str, Vec<u8>>,
-    ) -> object::Result<Result<Self, LoadError>> {
-        let elf = Elf::parse(object)?;
-        let Some(rodata) = elf.section_by_name(".rodata") else {
-            return Ok(Err(LoadError::Missing(".rodata")));
-        };
+    fn of(object: &[u8], values: &'a BTreeMap<&'static str, Vec<u8>>) -> Result<Self, LoadError> {
+        let missing = || LoadError::Missing(".rodata");
+        let elf = Elf::parse(object).map_err(|_| missing())?;
+        let rodata = elf.section_by_name(".rodata").ok_or_else(missing)?;
         let (index, rodata) = (rodata.index(), place(&rodata));
         let mut places = Vec::new();
         for (name, value) in values {
@@ -114,7 +110,7 @@ impl<'a> Layout<'a> {
                     && symbol.name() == Ok(name)
                     && symbol.size() == value.len() as u64
             };
-            let Some(symbol) = elf.symbols().find(is_it) else { return Ok(Err(LoadError::Missing(name))) };
+            let symbol = elf.symbols().find(is_it).ok_or(LoadError::Missing(name))?;
             places.push((rodata.start + symbol.address() as usize, value.as_slice()));
         }
         let is_hot = |section: &ElfSection64<'_, '_, LittleEndian>| {
@@ -123,7 +119,7 @@ impl<'a> Layout<'a> {
         };
         let code = elf.sections().filter(is_hot);
         let code = code.filter_map(|section| Code::of(&elf, &section, index, object)).collect();
-        Ok(Ok(Self { rodata, values: places, code }))
+        Ok(Self { rodata, values: places, code })
     }
 }
 

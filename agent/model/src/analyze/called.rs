@@ -24,14 +24,17 @@ pub struct MostCalled {
 impl Called {
     /// The call that at least half of all samples were in.
     pub fn most(&self) -> Option<MostCalled> {
-        self.most_of(self.0.values().fold(0, |sum, samples| sum.saturating_add(*samples)))
+        self.most_of(self.all())
+    }
+
+    fn all(&self) -> u64 {
+        self.0.values().fold(0, |sum, samples| sum.saturating_add(*samples))
     }
 
     /// The call that most of this part of the samples were in, if half of them or more must have been: all
     /// others may have been in it as well.
     pub fn most_of(&self, samples: u64) -> Option<MostCalled> {
-        let all = self.0.values().fold(0_u64, |sum, samples| sum.saturating_add(*samples));
-        let others = all.checked_sub(samples)?;
+        let others = self.all().checked_sub(samples)?;
         let (&syscall, of_it) = self.0.iter().max_by_key(|(_, samples)| **samples)?;
         let at_least = of_it.saturating_sub(others);
         (samples > 0 && at_least >= samples.div_ceil(2)).then_some(MostCalled {

@@ -73,8 +73,8 @@ impl Verdict {
         self.has_cause && self.has_culprit
     }
 
-    /// Whether this run without the fault says nothing of it. What took less than a quarter of the fault's time
-    /// may have its name: other load makes a thread wait for the same partner a little longer.
+    /// Whether this run without the fault says nothing of it. What took less than a quarter of the fault's
+    /// time may have its name: other load makes a thread wait for the same partner a little longer.
     pub(super) fn is_silent_beside(&self, fault: &Self) -> bool {
         !self.is_named() || self.excess_ns < fault.excess_ns / 4
     }

@@ -108,9 +108,10 @@ impl Split {
 
     /// The excess over a typical one by cause: the numbers add up to the difference of both. A pause is taken
     /// from the causes with the largest excess. Time on a CPU is the hypervisor's as far as it stole more
-    /// than usual. Waits for the lock of the address space come out of page faults and calls. The rest of it (a thread that spins), and waits for other threads, are the helpers' as far
-    /// as they were kept from running more than usual. CPU time still left goes to samples beyond chance;
-    /// where there are too few of them, by the shares that the slow requests together show.
+    /// than usual. Waits for the lock of the address space come out of page faults and calls. The rest of it
+    /// (a thread that spins), and waits for other threads, are the helpers' as far as they were kept from
+    /// running more than usual. CPU time still left goes to samples beyond chance; where there are too few of
+    /// them, by the shares that the slow requests together show.
     pub(super) fn excess(
         &self,
         typical: &Split,

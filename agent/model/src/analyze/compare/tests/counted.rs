@@ -129,23 +129,31 @@ fn moves_to_cold_caches_bring_advice(
     assert!(advised.iter().skip(1).all(|one| one.cause == "migration"), "{advised:?}");
 }
 
+/// The advice where requests of the second platform wait 15 ms in this account instead of 5, and something is
+/// counted of them besides.
+fn assert_advice(account: Account, count: impl Fn(&mut Counts), expected: &str) {
+    let make = |label: &str, ms: u64, is_counted: bool| {
+        of_requests(label, |run, number| {
+            let mut request = spending(run, number, [(account, ms)]);
+            if is_counted {
+                count(&mut request.phases[0].counts);
+            }
+            request
+        })
+    };
+    let comparison = against(&make("a", 5, false), make("b", 15, true), None);
+    let advised = comparison.platforms[0].advised(&comparison.baseline);
+    let advice: Vec<_> = advised.iter().map(|one| Some(one.advice.clone())).collect();
+    assert_eq!(advice, [advice::for_cause(expected)]);
+}
+
 /// Reads that the thread asked for by io_uring are waited for in `poll`.
 #[rstest]
 #[case::of_devices(9, advice::IN_FLIGHT)]
 #[case::of_somebody_else(0, "poll")]
 #[case::mostly_of_somebody_else(3, "poll")]
 fn advice_on_poll_depends_on_what_devices_had(#[case] device_ms: u64, #[case] expected: &str) {
-    let make = |label: &str, poll_ms: u64, device_ms: u64| {
-        of_requests(label, |run, number| {
-            let mut request = spending(run, number, [(Account::Poll, poll_ms)]);
-            request.phases[0].counts.block_device_ns = device_ms * 1_000_000;
-            request
-        })
-    };
-    let comparison = against(&make("a", 5, 0), make("b", 15, device_ms), None);
-    let advised = comparison.platforms[0].advised(&comparison.baseline);
-    let advice: Vec<_> = advised.iter().map(|one| Some(one.advice.clone())).collect();
-    assert_eq!(advice, [advice::for_cause(expected)]);
+    assert_advice(Account::Poll, |counts| counts.block_device_ns = device_ms * 1_000_000, expected);
 }
 
 /// A peer that takes longer is one thing, a longer way to it another.
@@ -154,17 +162,7 @@ fn advice_on_poll_depends_on_what_devices_had(#[case] device_ms: u64, #[case] ex
 #[case::the_peer(0, "net")]
 #[case::mostly_the_peer(2, "net")]
 fn advice_on_a_peer_depends_on_the_way_to_it(#[case] round_trip_ms: u64, #[case] expected: &str) {
-    let make = |label: &str, net_ms: u64, round_trip_ms: u64| {
-        of_requests(label, |run, number| {
-            let mut request = spending(run, number, [(Account::Net, net_ms)]);
-            request.phases[0].counts.net_round_trip_ns = round_trip_ms * 1_000_000;
-            request
-        })
-    };
-    let comparison = against(&make("a", 5, 0), make("b", 15, round_trip_ms), None);
-    let advised = comparison.platforms[0].advised(&comparison.baseline);
-    let advice: Vec<_> = advised.iter().map(|one| Some(one.advice.clone())).collect();
-    assert_eq!(advice, [advice::for_cause(expected)]);
+    assert_advice(Account::Net, |counts| counts.net_round_trip_ns = round_trip_ms * 1_000_000, expected);
 }
 
 /// Each cause with a quarter of the difference gets its advice, by its share.
