@@ -30,7 +30,7 @@ pub const UNSEEN: &str = "other.unseen";
 /// Key of the advice on waits for sockets of which the way took much.
 pub const ON_THE_WAY: &str = "net.way";
 /// Keys of the advice on threads that a signal, a debugger or a freezer kept from running.
-const STOPPED: [&str; 3] = ["other.stopped", "other.traced", "other.frozen"];
+const STOPPED: [&str; 3] = ["stopped.signal", "stopped.debugger", "stopped.freezer"];
 /// Key of the advice on moves between caches.
 pub const MIGRATION: &str = "migration";
 /// Key of the advice on busy-waiting of the request's own threads, where the library is known.

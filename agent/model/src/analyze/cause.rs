@@ -11,7 +11,7 @@ pub const CAUSES: usize = ACCOUNTS + 3;
 /// Number of causes in [`Cause::all`].
 pub(super) const ALL_CAUSES: usize = CAUSES + BESIDE + KEPT.len() + Overlay::ALL.len();
 /// Number of causes that only an excess has, beside those of helpers and samples.
-const BESIDE: usize = 3;
+const BESIDE: usize = 4;
 
 /// What a thread did on a CPU other than running its own code, by samples: an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,6 +59,8 @@ pub enum Cause {
     Pause,
     /// In an excess only: waits for the lock of the address space, in page faults and in calls for memory.
     AddressSpace,
+    /// In an excess only: a signal, a debugger or the freezer kept the thread from running.
+    Stopped,
     /// In an excess only, an estimate: time that coincides with a helper's being kept from running by this.
     Helper(Account),
     /// In an excess only, an estimate: time on a CPU by samples.
@@ -89,7 +91,7 @@ impl Cause {
     pub fn all() -> impl Iterator<Item = Cause> {
         let of_helpers = KEPT.into_iter().map(Cause::Helper);
         Self::of_time()
-            .chain([Cause::Steal, Cause::Pause, Cause::AddressSpace])
+            .chain([Cause::Steal, Cause::Pause, Cause::AddressSpace, Cause::Stopped])
             .chain(of_helpers)
             .chain(Overlay::ALL.into_iter().map(Cause::Overlay))
     }
@@ -105,6 +107,7 @@ impl Cause {
             Cause::Steal => CAUSES,
             Cause::Pause => CAUSES + 1,
             Cause::AddressSpace => CAUSES + 2,
+            Cause::Stopped => CAUSES + 3,
             Cause::Helper(account) => CAUSES + BESIDE + kept(account),
             Cause::Overlay(overlay) => CAUSES + BESIDE + KEPT.len() + overlay as usize,
         }
@@ -120,6 +123,7 @@ impl Cause {
             Cause::Steal => "steal",
             Cause::Pause => "pause",
             Cause::AddressSpace => "address_space",
+            Cause::Stopped => "stopped",
             Cause::Helper(account) => Quantity::Helper(account).row().path,
             Cause::Overlay(Overlay::Spin) => "cpu.spin",
             Cause::Overlay(Overlay::Fault) => "cpu.fault",

@@ -174,7 +174,8 @@ pub(super) const fn concerned(cause: Cause) -> &'static [Kind] {
         | Cause::Handoff
         | Cause::Steal
         | Cause::Pause
-        | Cause::AddressSpace => &[],
+        | Cause::AddressSpace
+        | Cause::Stopped => &[],
     }
 }
 

@@ -98,8 +98,13 @@ impl Pairing {
             blame: None,
             io: self.waited_for(thread, record, account),
         };
-        if ender::waits_for_address_space(&wait) {
-            let counts = Counts { address_space_ns: wait.blocked_ns, ..Counts::default() };
+        let mut counts = Counts::default();
+        if wait.stopped_by.is_some() {
+            counts.stopped_ns = wait.blocked_ns;
+        } else if ender::waits_for_address_space(&wait) {
+            counts.address_space_ns = wait.blocked_ns;
+        }
+        if counts != Counts::default() {
             self.add_within(thread, wait.start_ns, &counts);
         }
         wait.blame = self.pasts.add(&wait);

@@ -27,9 +27,12 @@ const fn look(cause: Cause, unicode: bool) -> (char, Emphasis) {
         Cause::Queue => ('q', Emphasis::Color(214)),
         Cause::Handoff => ('~', Emphasis::Color(245)),
         // Only excesses have these causes: no bar shows them.
-        Cause::Steal | Cause::Pause | Cause::AddressSpace | Cause::Helper(_) | Cause::Overlay(_) => {
-            ('h', Emphasis::Color(245))
-        }
+        Cause::Steal
+        | Cause::Pause
+        | Cause::AddressSpace
+        | Cause::Stopped
+        | Cause::Helper(_)
+        | Cause::Overlay(_) => ('h', Emphasis::Color(245)),
     }
 }
 

@@ -143,6 +143,8 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
         Cause::Pause => "were in flight while the whole guest was stopped",
         Cause::AddressSpace if one => "waited for the lock of its address space (mmap_lock)",
         Cause::AddressSpace => "waited for the lock of their address space (mmap_lock)",
+        Cause::Stopped if one => "was stopped by a signal, a debugger or the freezer",
+        Cause::Stopped => "were stopped by a signal, a debugger or the freezer",
         Cause::Helper(Account::Runq) => "waited for a helper thread that had no CPU",
         Cause::Helper(Account::Throttled) => "waited for a helper thread that was throttled",
         Cause::Helper(Account::BlockIo) => "waited for a helper thread that waited for a block device",

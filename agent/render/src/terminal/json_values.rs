@@ -19,6 +19,7 @@ pub(super) fn time(sums: &Sums) -> ByName {
         | Cause::Steal
         | Cause::Pause
         | Cause::AddressSpace
+        | Cause::Stopped
         | Cause::Helper(_)
         | Cause::Overlay(_) => Quantity::Suspended.row().key,
     };

@@ -107,8 +107,8 @@ pub(super) const KINDS: &[Kind] = &[
     kind("udp-timeout", &["poll"], &["time limit"], &["poll"]).quick(),
     kind("socket-timeout", &["net"], &["time limit", "recvfrom"], &["net"]),
     kind("loop-sleeps", &["poll"], &["time limit"], &["poll"]),
-    kind("stopped", &["other"], &[STOPPED], &["other.stopped"]).never(&[ON_STOPPER]).quick(),
-    kind("stopped-in-call", &["other"], &[STOPPED], &["other.stopped"]).never(&[ON_STOPPER, "in write"]),
+    kind("stopped", &["stopped"], &[STOPPED], &["stopped.signal"]).never(&[ON_STOPPER]).quick(),
+    kind("stopped-in-call", &["stopped"], &[STOPPED], &["stopped.signal"]).never(&[ON_STOPPER, "in write"]),
     // Disks.
     kind("cold-read", &["block_io"], &["reading from {device}"], &["block_io"]),
     kind("direct-read", &["block_io"], &["reading from {device}"], &["block_io"]),

@@ -53,6 +53,7 @@ impl Witness {
             | Cause::Handoff
             | Cause::Pause
             | Cause::AddressSpace
+            | Cause::Stopped
             | Cause::Helper(_)
             | Cause::Overlay(_) => None,
         }
@@ -125,6 +126,7 @@ impl Truth {
             Cause::Steal => phase.counts.steal_ns,
             Cause::Pause => phase.pause_ns,
             Cause::AddressSpace => phase.counts.address_space_ns,
+            Cause::Stopped => phase.counts.stopped_ns,
             // The overlay's name is an estimate; the size of the account is exact.
             Cause::Overlay(_) => phase.accounts.get(Account::Cpu),
             Cause::Suspended | Cause::Queue | Cause::Handoff => 0,

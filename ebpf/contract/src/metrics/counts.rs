@@ -141,6 +141,9 @@ metrics! {
     /// It waited for the lock of its address space (`mmap_lock`), in waits long enough to be recorded: a part of
     /// `fault` and of `other`.
     AddressSpace address_space_ns = overlay "address_space" ns, Scheduler, Bits64();
+    /// A signal, a debugger or the freezer kept it from running, in waits long enough to be recorded: a part of
+    /// `other`.
+    Stopped stopped_ns = overlay "stopped" ns, Scheduler, Bits64();
     /// Meanwhile the thread on which it continued ran other requests, or code outside of phases: a part of
     /// `suspended`, at least.
     SuspendedHeld suspended_held_ns = overlay "suspended.held" ns, Marks, Bits64();

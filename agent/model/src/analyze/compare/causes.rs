@@ -103,6 +103,7 @@ pub(super) fn named(means: &Means, sampled: bool) -> Named {
     for account in OF_ADDRESS_SPACE {
         left = named.take(Cause::Account(account), left, Cause::AddressSpace);
     }
+    named.take(Cause::Account(Account::Other), means.stopped, Cause::Stopped);
     let samples: f64 = means.sampled.iter().chain([&means.own_code]).sum();
     if sampled && samples > 0.0 {
         let running = named.get(CPU);

@@ -73,6 +73,7 @@ const fn events(cause: Cause) -> &'static [Metric] {
         | Cause::Steal
         | Cause::Pause
         | Cause::AddressSpace
+        | Cause::Stopped
         | Cause::Helper(_)
         | Cause::Overlay(Overlay::Spin | Overlay::Syscall | Overlay::Irq) => &[],
     }

@@ -266,7 +266,9 @@ impl Case {
                 wait.blame.filter(|_| account == wait.account).map(|blame| Cause::Helper(blame.account));
             let is_for_memory = account == wait.account && waits_for_address_space(wait);
             let of_memory = is_for_memory.then_some(Cause::AddressSpace);
-            for cause in [Some(Cause::Account(account)), blamed, of_memory].into_iter().flatten() {
+            let is_stop = account == wait.account && wait.stopped_by.is_some();
+            let of_stops = is_stop.then_some(Cause::Stopped);
+            for cause in [Some(Cause::Account(account)), blamed, of_memory, of_stops].into_iter().flatten() {
                 if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
                     let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
                     waits.add(wait, from_ns.saturating_sub(start_ns), ns, &guilty, of_ns);
@@ -365,6 +367,7 @@ fn sampled(part: &Part, own: &Events, usual: &Usual, place: PlaceId) -> Option<S
         | Cause::Steal
         | Cause::Pause
         | Cause::AddressSpace
+        | Cause::Stopped
         | Cause::Helper(_) => return None,
     };
     let of = counts::SAMPLES.iter().map(|&kind| counts::event(own, kind)).sum();

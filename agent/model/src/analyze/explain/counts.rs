@@ -142,6 +142,7 @@ pub(super) const fn relevant(cause: Cause) -> &'static [Metric] {
         | Cause::Steal
         | Cause::Pause
         | Cause::AddressSpace
+        | Cause::Stopped
         | Cause::Helper(_) => &[],
     }
 }

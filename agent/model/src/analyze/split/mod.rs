@@ -47,6 +47,7 @@ impl Split {
         (split.kept_on_cpu, split.kept_waiting) = (on_cpu, waiting);
         split.steal = phase.counts.get(Metric::Steal);
         split.address_space = phase.counts.get(Metric::AddressSpace);
+        split.stopped = phase.counts.get(Metric::Stopped);
         let sampled = |metric| phase.counts.get(metric).saturating_mul(SAMPLE_NS);
         split.sampled = Overlay::ALL.map(|overlay| sampled(overlay.samples()));
         split.own_code = sampled(Metric::SampleUser);
@@ -64,7 +65,8 @@ impl Split {
             Quantity::Helper(_) | Quantity::HelperThreads => false,
             Quantity::Of(metric) => {
                 let is_sampled = || Overlay::ALL.iter().any(|overlay| overlay.samples() == metric);
-                matches!(metric, Metric::Steal | Metric::AddressSpace | Metric::SampleUser) || is_sampled()
+                matches!(metric, Metric::Steal | Metric::AddressSpace | Metric::Stopped | Metric::SampleUser)
+                    || is_sampled()
             }
         }
     }
@@ -81,6 +83,7 @@ impl Split {
             Cause::Steal => self.steal,
             Cause::Pause => self.pause,
             Cause::AddressSpace => self.address_space,
+            Cause::Stopped => self.stopped,
             Cause::Helper(account) => {
                 let kept = KEPT.iter().position(|kept| *kept == account);
                 kept.map_or(0, |kept| self.kept_on_cpu[kept].saturating_add(self.kept_waiting[kept]))
@@ -108,10 +111,10 @@ impl Split {
 
     /// The excess over a typical one by cause: the numbers add up to the difference of both. A pause is taken
     /// from the causes with the largest excess. Time on a CPU is the hypervisor's as far as it stole more
-    /// than usual. Waits for the lock of the address space come out of page faults and calls. The rest of it
-    /// (a thread that spins), and waits for other threads, are the helpers' as far as they were kept from
-    /// running more than usual. CPU time still left goes to samples beyond chance; where there are too few of
-    /// them, by the shares that the slow requests together show.
+    /// than usual. Waits for the lock of the address space come out of page faults and calls, stops out of
+    /// what has no account. The rest of it (a thread that spins), and waits for other threads, are the
+    /// helpers' as far as they were kept from running more than usual. CPU time still left goes to samples
+    /// beyond chance; where there are too few of them, by the shares that the slow requests together show.
     pub(super) fn excess(
         &self,
         typical: &Split,
@@ -131,6 +134,9 @@ impl Split {
             *waited -= taken;
             address_space += taken;
         }
+        let other = &mut more.accounts[Account::Other as usize];
+        let stopped = more.stopped.min(*other).max(0);
+        *other -= stopped;
         let mut helpers = [0; KEPT.len()];
         for (kept, helper) in helpers.iter_mut().enumerate() {
             let (mut on_cpu, mut waiting) = (more.kept_on_cpu[kept].max(0), more.kept_waiting[kept].max(0));
@@ -149,7 +155,12 @@ impl Split {
         let overlays = self.sampled_excess(typical, shares, &mut more.accounts[Account::Cpu as usize]);
         let helpers = KEPT.into_iter().map(Cause::Helper).zip(helpers);
         more.into_time()
-            .chain([(Cause::Steal, stolen), (Cause::Pause, paused), (Cause::AddressSpace, address_space)])
+            .chain([
+                (Cause::Steal, stolen),
+                (Cause::Pause, paused),
+                (Cause::AddressSpace, address_space),
+                (Cause::Stopped, stopped),
+            ])
             .chain(helpers)
             .chain(overlays)
     }

@@ -30,6 +30,8 @@ pub struct Parts<T> {
     pub pause: T,
     /// Time of waits for the lock of the address space: a part of `fault` and of `other`.
     pub address_space: T,
+    /// Time in which a signal, a debugger or the freezer kept the thread from running: a part of `other`.
+    pub stopped: T,
     /// Time on a CPU by samples, in the order of [`Overlay::ALL`].
     pub sampled: [T; OVERLAYS],
     /// Time on a CPU by samples in the program's own code.
@@ -59,6 +61,7 @@ impl<T: Copy> Parts<T> {
             steal: f(self.steal, other.steal),
             pause: f(self.pause, other.pause),
             address_space: f(self.address_space, other.address_space),
+            stopped: f(self.stopped, other.stopped),
             sampled: both(self.sampled, other.sampled, f),
             own_code: f(self.own_code, other.own_code),
         }
@@ -93,7 +96,12 @@ impl<T: Copy> Parts<T> {
             Cause::Suspended => Some(self.suspended),
             Cause::Queue => Some(self.queue),
             Cause::Handoff => Some(self.handoff),
-            Cause::Steal | Cause::Pause | Cause::AddressSpace | Cause::Helper(_) | Cause::Overlay(_) => None,
+            Cause::Steal
+            | Cause::Pause
+            | Cause::AddressSpace
+            | Cause::Stopped
+            | Cause::Helper(_)
+            | Cause::Overlay(_) => None,
         }
     }
 
@@ -104,7 +112,12 @@ impl<T: Copy> Parts<T> {
             Cause::Suspended => Some(&mut self.suspended),
             Cause::Queue => Some(&mut self.queue),
             Cause::Handoff => Some(&mut self.handoff),
-            Cause::Steal | Cause::Pause | Cause::AddressSpace | Cause::Helper(_) | Cause::Overlay(_) => None,
+            Cause::Steal
+            | Cause::Pause
+            | Cause::AddressSpace
+            | Cause::Stopped
+            | Cause::Helper(_)
+            | Cause::Overlay(_) => None,
         }
     }
 
@@ -127,11 +140,15 @@ impl<T: Copy> Parts<T> {
             steal,
             pause,
             address_space,
+            stopped,
             sampled,
             own_code,
         } = self;
-        let beside =
-            kept_on_cpu.into_iter().chain(kept_waiting).chain([steal, pause, address_space]).chain(sampled);
+        let beside = kept_on_cpu
+            .into_iter()
+            .chain(kept_waiting)
+            .chain([steal, pause, address_space, stopped])
+            .chain(sampled);
         accounts.into_iter().chain([suspended, queue, handoff]).chain(beside).chain([own_code])
     }
 
@@ -147,15 +164,19 @@ impl<T: Copy> Parts<T> {
             steal,
             pause,
             address_space,
+            stopped,
             sampled,
             own_code,
         } = self;
-        let beside =
-            kept_on_cpu.iter_mut().chain(kept_waiting).chain([steal, pause, address_space]).chain(sampled);
+        let beside = kept_on_cpu
+            .iter_mut()
+            .chain(kept_waiting)
+            .chain([steal, pause, address_space, stopped])
+            .chain(sampled);
         accounts.iter_mut().chain([suspended, queue, handoff]).chain(beside).chain([own_code])
     }
 }
 
 /// How many numbers there are.
-pub(in crate::analyze) const CELLS: usize = CAUSES + 2 * KEPT.len() + 3 + OVERLAYS + 1;
+pub(in crate::analyze) const CELLS: usize = CAUSES + 2 * KEPT.len() + 4 + OVERLAYS + 1;
 const _: () = assert!(size_of::<Parts<u64>>() == CELLS * 8);

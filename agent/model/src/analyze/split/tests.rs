@@ -104,6 +104,23 @@ fn waits_for_the_address_space_are_one_cause(
     assert_eq!(excess_ms(&slow, &split(10 * MS, 0, [0; 4])), expected);
 }
 
+/// A stop comes out of what has no account, no more than is there, and before helpers.
+#[rstest]
+#[case::all_of_it(30, 30, 20, &[("stopped", 30)])]
+#[case::more_than_there_is(5, 9, 0, &[("stopped", 5)])]
+#[case::the_rest_may_be_helpers(30, 20, 4, &[("other", 6), ("stopped", 20), ("helper.runq", 4)])]
+fn stops_are_a_cause(
+    #[case] other: u64,
+    #[case] stopped: u64,
+    #[case] kept: u64,
+    #[case] expected: &[(&str, i64)],
+) {
+    let mut slow = split(10 * MS, 0, [0; 4]);
+    slow.accounts[Account::Other as usize] = other * MS;
+    (slow.stopped, slow.kept_waiting[0]) = (stopped * MS, kept * MS);
+    assert_eq!(excess_ms(&slow, &split(10 * MS, 0, [0; 4])), expected);
+}
+
 #[test]
 fn what_is_always_sampled_explains_no_excess() {
     let typical = split(40 * MS, 0, [20, 0, 0, 0]);

@@ -129,6 +129,7 @@ pub(super) const fn look(cause: Cause) -> (&'static str, Hatch) {
         Cause::Handoff => ("#d8ccc4", Hatch::Up),
         Cause::Steal => ("#7a5fc7", Hatch::Down),
         Cause::Pause => ("#8d8d8d", Hatch::Cross),
+        Cause::Stopped => ("#5f6b73", Hatch::Down),
         Cause::AddressSpace => ("#b5651d", Hatch::Cross),
         Cause::Helper(account) => match of_account(account) {
             (colour, Hatch::Dots) => (colour, Hatch::Up),

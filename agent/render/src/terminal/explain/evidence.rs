@@ -89,7 +89,7 @@ fn before(part: &Part, words: &Words<'_>) -> Option<String> {
             Some(format!("on another thread or on none, which a socket does not say: {}", instead()))
         }
         Cause::Helper(_) => Some(format!("an estimate: helpers were kept from running for {}", instead())),
-        Cause::Account(_) | Cause::AddressSpace | Cause::Overlay(_) => None,
+        Cause::Account(_) | Cause::AddressSpace | Cause::Stopped | Cause::Overlay(_) => None,
     }
 }
 
@@ -112,6 +112,7 @@ fn after(part: &Part, words: &Words<'_>, is_bare: bool) -> Option<String> {
         | Cause::Steal
         | Cause::Pause
         | Cause::AddressSpace
+        | Cause::Stopped
         | Cause::Helper(_)
         | Cause::Overlay(_) => None,
     }
@@ -327,6 +328,7 @@ fn of_counts(part: &Part) -> Vec<String> {
         | Cause::Steal
         | Cause::Pause
         | Cause::AddressSpace
+        | Cause::Stopped
         | Cause::Helper(_) => {}
     }
     clauses
@@ -369,6 +371,7 @@ fn of_samples(sampled: &Sampled, part: &Part) -> Option<String> {
         | Cause::Steal
         | Cause::Pause
         | Cause::AddressSpace
+        | Cause::Stopped
         | Cause::Helper(_)
         | Cause::Overlay(_) => {
             let (low, high) = (duration(*low_ns), duration(*high_ns));

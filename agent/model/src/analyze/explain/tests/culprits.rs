@@ -100,10 +100,10 @@ fn advice_on_other_waits_refers_to_them_where_there_are_some(#[case] shown: bool
 
 /// Nobody waited for the threads that let a stopped one go on, and the advice is on what stopped it.
 #[rstest]
-#[case::signal(Stopper::Signal, [7, 7], Some(7), "other.stopped")]
-#[case::signals(Stopper::Signal, [7, 8], None, "other.stopped")]
-#[case::debugger(Stopper::Debugger, [7, 7], Some(7), "other.traced")]
-#[case::freezer(Stopper::Freezer, [7, 7], Some(7), "other.frozen")]
+#[case::signal(Stopper::Signal, [7, 7], Some(7), "stopped.signal")]
+#[case::signals(Stopper::Signal, [7, 8], None, "stopped.signal")]
+#[case::debugger(Stopper::Debugger, [7, 7], Some(7), "stopped.debugger")]
+#[case::freezer(Stopper::Freezer, [7, 7], Some(7), "stopped.freezer")]
 fn a_stop_is_blamed_on_what_stopped_the_thread(
     #[case] by: Stopper,
     #[case] wakers: [u32; 2],
