@@ -33,23 +33,30 @@ const LOCKED_MOST: u32 = 256;
 const ENDING_NS: u64 = 20_000_000;
 /// Threads of a process that is killed end one after another, all within this time.
 const KILLED_NS: u64 = 5_000_000_000;
+/// Requests are remembered from this part of the age on from which they are reported: looks are as far apart
+/// as that age, and one of them must come before the end of whatever was only a little older.
+const REMEMBERED: u64 = 4;
 
 impl Pairing {
     /// The requests without an end of their own: those that have been open for `least_ns`, and those that
     /// were ended. Remembers the look for when they are.
     pub fn look(&mut self, now_ns: u64, least_ns: u64, ledger: ReadLedger<'_>) -> AllUnfinished {
-        let (count, open) = self.open_requests(now_ns, least_ns, ledger);
-        self.unended.seen = open.iter().map(|one| (one.id, one.clone())).collect();
-        self.all_unfinished(count, open)
+        let all = self.open_since(now_ns.saturating_sub(least_ns / REMEMBERED));
+        let count = all.partition_point(|(start_ns, _)| *start_ns <= now_ns.saturating_sub(least_ns));
+        let mut seen = self.oldest(&all, now_ns, ledger);
+        self.unended.seen = seen.iter().map(|one| (one.id, one.clone())).collect();
+        seen.retain(|one| one.age_ns() >= least_ns);
+        self.all_unfinished(count as u64, seen)
     }
 
     /// The last look: whatever is open now was so at the end.
     pub fn last_look(&mut self, now_ns: u64, ledger: ReadLedger<'_>) {
-        let (count, mut open) = self.open_requests(now_ns, 0, ledger);
+        let all = self.open_since(now_ns);
+        let mut open = self.oldest(&all, now_ns, ledger);
         for one in &mut open {
             one.fate = Fate::Stopped;
         }
-        self.unended.stopped = Some((count, open));
+        self.unended.stopped = Some((all.len() as u64, open));
     }
 
     /// What the last look found.
@@ -68,19 +75,21 @@ impl Pairing {
         AllUnfinished { open, ended: self.unended.count, requests }
     }
 
-    fn open_requests(&self, now_ns: u64, least_ns: u64, ledger: ReadLedger<'_>) -> (u64, Vec<Unfinished>) {
+    /// Start and root of each open request that began by then, the oldest first.
+    fn open_since(&self, since_ns: u64) -> Vec<(u64, u64)> {
         let start_of = |root: &u64| {
             let open = self.open.get(root).filter(|open| !open.was_none)?;
             let is_over = self.is_held(*root) || open.phase.name == WARMUP;
-            (!is_over).then_some((open.phase.start_ns, *root))
+            (!is_over && open.phase.start_ns <= since_ns).then_some((open.phase.start_ns, *root))
         };
-        let old_enough = |&(start_ns, _): &(u64, u64)| now_ns.saturating_sub(start_ns) >= least_ns;
-        let mut open: Vec<(u64, u64)> =
-            self.requests.keys().filter_map(start_of).filter(old_enough).collect();
+        let mut open: Vec<(u64, u64)> = self.requests.keys().filter_map(start_of).collect();
         open.sort_unstable();
-        let count = open.len() as u64;
-        let oldest = open.into_iter().take(UNFINISHED);
-        (count, oldest.filter_map(|(_, root)| self.open_one(root, now_ns, ledger)).collect())
+        open
+    }
+
+    fn oldest(&self, open: &[(u64, u64)], now_ns: u64, ledger: ReadLedger<'_>) -> Vec<Unfinished> {
+        let oldest = open.iter().take(UNFINISHED);
+        oldest.filter_map(|(_, root)| self.open_one(*root, now_ns, ledger)).collect()
     }
 
     fn open_one(&self, root: u64, now_ns: u64, ledger: ReadLedger<'_>) -> Option<Unfinished> {

@@ -182,6 +182,26 @@ fn a_request_whose_process_was_killed_did_not_end() {
     "#);
 }
 
+/// Looks are a second apart, and so old must be what they report.
+#[test]
+fn a_request_that_ended_before_the_next_look_was_seen_by_the_last() {
+    let mut world = World::default();
+    world.play(HUNG);
+    let seen = [waits(ledger(10, 11, 5), 150, Account::Lock, 202)];
+    assert_snapshot!(told(&look(&mut world, 400, 1000, &seen)), @"0 open, 0 ended");
+    world.play(
+        "
+        1350 10/11 wait lock from=150 ready=1350
+        1351 10/11 exit
+    ",
+    );
+    assert_snapshot!(told(&look(&mut world, 1400, 1000, &[])), @r#"
+    0 open, 1 ended
+    thread_ended serve 1: 100..1351 in "outer/tokenize" since 140
+      lock in Some(202) since 150, 2 others, 0 locked
+    "#);
+}
+
 /// Without a look it is the last long wait that tells, if it lasted until the end.
 #[test]
 fn a_request_that_was_never_looked_at_is_told_by_its_last_wait() {
