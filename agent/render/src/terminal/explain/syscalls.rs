@@ -1,126 +1,18 @@
-//! Table: names of system calls in which threads wait.
+//! Names of system calls.
 //!
 //! Numbers are of this program's own architecture; the caller checks that the folder has the same one.
 
-use std::sync::LazyLock;
-
 use guestscope_contract::{CALLS, CALLS_32};
+use syscalls::Sysno;
 
-use crate::record::calls_32::{self, FUTEX_WAIT, IO_PGETEVENTS};
+use crate::record::calls_32;
 
-macro_rules! names {
-    ($($(#[$only:meta])* $number:ident = $name:literal,)*) => {
-        static NAMES: LazyLock<Vec<(libc::c_long, &'static str)>> =
-            LazyLock::new(|| vec![$($(#[$only])* (libc::$number, $name),)*]);
-    };
-}
-
-names! {
-    SYS_accept = "accept",
-    SYS_accept4 = "accept4",
-    SYS_brk = "brk",
-    SYS_clock_nanosleep = "clock_nanosleep",
-    SYS_clone = "clone",
-    SYS_clone3 = "clone3",
-    SYS_close = "close",
-    SYS_connect = "connect",
-    SYS_copy_file_range = "copy_file_range",
-    #[cfg(target_arch = "x86_64")]
-    SYS_epoll_wait = "epoll_wait",
-    SYS_epoll_pwait = "epoll_pwait",
-    SYS_epoll_pwait2 = "epoll_pwait2",
-    SYS_execve = "execve",
-    SYS_exit = "exit",
-    SYS_exit_group = "exit_group",
-    SYS_fallocate = "fallocate",
-    SYS_fcntl = "fcntl",
-    SYS_fdatasync = "fdatasync",
-    SYS_flock = "flock",
-    SYS_fstat = "fstat",
-    SYS_fsync = "fsync",
-    SYS_ftruncate = "ftruncate",
-    SYS_futex = "futex",
-    SYS_futex_waitv = "futex_waitv",
-    SYS_getdents64 = "getdents64",
-    SYS_getrandom = "getrandom",
-    SYS_ioctl = "ioctl",
-    SYS_io_getevents = "io_getevents",
-    SYS_io_uring_enter = "io_uring_enter",
-    SYS_lseek = "lseek",
-    SYS_madvise = "madvise",
-    SYS_mlock = "mlock",
-    SYS_mmap = "mmap",
-    SYS_mprotect = "mprotect",
-    SYS_mq_timedreceive = "mq_timedreceive",
-    SYS_mq_timedsend = "mq_timedsend",
-    SYS_mremap = "mremap",
-    SYS_msgrcv = "msgrcv",
-    SYS_msgsnd = "msgsnd",
-    SYS_msync = "msync",
-    SYS_munmap = "munmap",
-    SYS_nanosleep = "nanosleep",
-    SYS_newfstatat = "newfstatat",
-    SYS_openat = "openat",
-    #[cfg(target_arch = "x86_64")]
-    SYS_open = "open",
-    #[cfg(target_arch = "x86_64")]
-    SYS_pause = "pause",
-    #[cfg(target_arch = "x86_64")]
-    SYS_poll = "poll",
-    SYS_ppoll = "ppoll",
-    SYS_pread64 = "pread64",
-    SYS_preadv = "preadv",
-    SYS_preadv2 = "preadv2",
-    SYS_pselect6 = "pselect6",
-    SYS_pwrite64 = "pwrite64",
-    SYS_pwritev = "pwritev",
-    SYS_pwritev2 = "pwritev2",
-    SYS_read = "read",
-    SYS_readv = "readv",
-    SYS_recvfrom = "recvfrom",
-    SYS_recvmmsg = "recvmmsg",
-    SYS_recvmsg = "recvmsg",
-    #[cfg(target_arch = "x86_64")]
-    SYS_rename = "rename",
-    SYS_renameat2 = "renameat2",
-    SYS_rt_sigsuspend = "rt_sigsuspend",
-    SYS_rt_sigtimedwait = "rt_sigtimedwait",
-    SYS_sched_yield = "sched_yield",
-    #[cfg(target_arch = "x86_64")]
-    SYS_select = "select",
-    SYS_semop = "semop",
-    SYS_semtimedop = "semtimedop",
-    SYS_sendfile = "sendfile",
-    SYS_sendmmsg = "sendmmsg",
-    SYS_sendmsg = "sendmsg",
-    SYS_sendto = "sendto",
-    SYS_splice = "splice",
-    #[cfg(target_arch = "x86_64")]
-    SYS_stat = "stat",
-    SYS_statx = "statx",
-    SYS_sync = "sync",
-    SYS_sync_file_range = "sync_file_range",
-    SYS_syncfs = "syncfs",
-    SYS_unlinkat = "unlinkat",
-    #[cfg(target_arch = "x86_64")]
-    SYS_unlink = "unlink",
-    SYS_vmsplice = "vmsplice",
-    SYS_wait4 = "wait4",
-    SYS_waitid = "waitid",
-    SYS_write = "write",
-    SYS_writev = "writev",
-}
-
-/// System calls whose numbers `libc` lacks on some targets.
-const NEWER: [(libc::c_long, &str); 2] = [(FUTEX_WAIT, "futex_wait"), (IO_PGETEVENTS, "io_pgetevents")];
-
-/// The name of a system call in which threads usually wait.
+/// The name of a system call.
 pub fn name(number: u32) -> Option<&'static str> {
     if number >= u32::from(CALLS_32) {
         return calls_32::name(number);
     }
-    let mut known = NAMES.iter().chain(&NEWER);
-    known.find(|(known, _)| *known == libc::c_long::from(number)).map(|(_, name)| *name)
+    Sysno::new(number as usize).map(|call| call.name())
 }
 
 /// The name, or the number where none is known.
@@ -145,13 +37,16 @@ mod tests {
 
     #[test]
     fn what_has_an_account_of_its_own_has_a_name() {
-        let nameless: Vec<u32> = (0_u32..)
-            .zip(account_of())
-            .filter(|(number, entry)| *entry != Account::Other as u8 && name(*number).is_none())
-            .map(|(number, _)| number)
-            .collect();
-        // It continues the call before it, whose number the waits carry.
-        assert_eq!(nameless, [u32::try_from(libc::SYS_restart_syscall).unwrap()]);
+        let accounts = (0_u32..).zip(account_of());
+        let nameless =
+            accounts.filter(|(number, account)| *account != Account::Other as u8 && name(*number).is_none());
+        assert_eq!(nameless.count(), 0);
+    }
+
+    #[test]
+    fn calls_that_nobody_waits_in_have_names() {
+        assert_eq!(name(u32::try_from(libc::SYS_clock_gettime).unwrap()), Some("clock_gettime"));
+        assert_eq!([name(9_999), name(u32::from(CALLS_32) - 1)], [None, None]);
     }
 
     /// Holds on both architectures.
