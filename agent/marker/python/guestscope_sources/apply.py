@@ -11,7 +11,7 @@ _done = {}
 _told = set()
 _LONGEST_REASON = 60
 #: Wrapped so that requests can be followed: no source of their own, and reported only if that fails.
-_QUIET = ("pools", "start")
+_QUIET = ("pools", "start", "collector")
 
 
 class Site:
@@ -38,7 +38,8 @@ def rows(name, module, pairs):
         return
     failed = None
     worked = False
-    for attribute, kind in pairs:
+    # No module's import tells of the garbage collector, which every program has.
+    for attribute, kind in [("*?", "collector.watch"), *pairs]:
         may_be_missing = attribute.endswith("?")
         attribute = attribute.rstrip("?")
         try:

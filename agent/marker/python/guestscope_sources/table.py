@@ -143,7 +143,8 @@ keras.src.callbacks.callback_list      CallbackList.on_test_batch_begin    keras
 keras.src.callbacks.callback_list      CallbackList.on_test_batch_end      keras.end
 keras.src.callbacks.callback_list      CallbackList.on_predict_batch_begin  keras.begin
 keras.src.callbacks.callback_list      CallbackList.on_predict_batch_end   keras.end
-# The program's own spans
+# The program's own marks, and spans
+guestscope                             *                                   collector.watch
 opentelemetry.sdk.trace                TracerProvider.__init__             otel.provider
 opentelemetry.context.contextvars_context  ContextVarsRuntimeContext.attach  otel.attach
 opentelemetry.context.contextvars_context  ContextVarsRuntimeContext.detach  otel.detach
