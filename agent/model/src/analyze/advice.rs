@@ -31,6 +31,8 @@ pub const UNSEEN: &str = "other.unseen";
 pub const ON_THE_WAY: &str = "net.way";
 /// Keys of the advice on threads that a signal, a debugger or a freezer kept from running.
 const STOPPED: [&str; 3] = ["stopped.signal", "stopped.debugger", "stopped.freezer"];
+/// Key of the advice on collections of garbage.
+pub const COLLECTOR: &str = "cpu.collector";
 /// Key of the advice on moves between caches.
 pub const MIGRATION: &str = "migration";
 /// Key of the advice on busy-waiting of the request's own threads, where the library is known.
@@ -185,12 +187,15 @@ mod tests {
     /// Those with libraries that busy-wait.
     const OF_SPINNERS: [&str; 2] = [SPINNING, OWN_SPINNING];
 
+    /// Those on phases with names of their own.
+    const OF_PHASES: [&str; 1] = [COLLECTOR];
+
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {
         let table = parse(TEXT).expect("the table is ours");
         let of_counts =
             OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS).chain(OF_WAITS).chain(OF_SPINNERS);
-        let of_counts = of_counts.chain(STOPPED);
+        let of_counts = of_counts.chain(STOPPED).chain(OF_PHASES);
         let causes: Vec<&str> = Cause::all().map(Cause::name).chain(of_counts).collect();
         for cause in &causes {
             assert!(for_cause(cause).is_some(), "no advice for {cause}");

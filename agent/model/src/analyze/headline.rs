@@ -3,7 +3,7 @@
 //! Yields a [`Headline`]. It examines the slowest tenth (three to ten requests), and of those only requests
 //! whose excess is at least a tenth of the typical latency. A cause dominates a request if it explains at
 //! least half of its excess, and is the common cause if it dominates more than half of these requests.
-//! Otherwise the finding is mixed.
+//! Otherwise either the same causes share the excess of most requests, or the finding is mixed.
 
 use super::{cause::Cause, slow::Slow};
 use crate::untrusted::Untrusted;
@@ -12,6 +12,13 @@ use crate::untrusted::Untrusted;
 pub const ENOUGH_REQUESTS: u64 = 20;
 /// An excess below the typical latency divided by this makes no request slow. Whole numbers compare exactly.
 const HARDLY_SLOWER: i64 = 10;
+
+/// Part of a request's excess from which on its largest common cause counts as shared with others.
+const SHARED: f64 = 0.25;
+/// Part of all excess from which on a shared cause is named.
+const NAMED: f64 = 0.15;
+/// Most shared causes that are named.
+const MOST_SHARED: usize = 3;
 
 /// The finding.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +35,16 @@ pub enum Headline {
         /// Excess of the slowest one as part of the typical latency.
         excess_share: f64,
     },
-    /// No cause dominates more than half of the slowest.
+    /// No cause dominates more than half of the slowest, and the same one has a large part in three of four.
+    Shared {
+        /// Number of slow requests.
+        slowest: usize,
+        /// Causes with a large part in the excess of all of them, and their mean parts, ns; largest first.
+        parts: Vec<(Cause, i64)>,
+        /// Their mean excess, ns.
+        excess_ns: i64,
+    },
+    /// No cause dominates more than half of the slowest, and they have none in common.
     Mixed {
         /// Number of slow requests.
         slowest: usize,
@@ -82,11 +98,25 @@ impl Headline {
         let causes = frequencies(slowest);
         match causes.first() {
             Some(&(cause, dominated)) if dominated * 2 > slowest.len() => Self::one(cause, slowest),
-            _ => {
+            _ => Self::shared(slowest).unwrap_or_else(|| {
                 let without = slowest.len() - causes.iter().map(|&(_, count)| count).sum::<usize>();
                 Headline::Mixed { slowest: slowest.len(), causes, without, excess_ns }
-            }
+            }),
         }
+    }
+
+    /// The finding if the cause with the largest part in all of these has a large one in most of them.
+    pub(super) fn shared(slowest: &[Slow]) -> Option<Self> {
+        let excess_ns = mean(slowest.iter().map(|slow| slow.excess_ns));
+        let of_all = |cause: Cause| (cause, mean(slowest.iter().map(|slow| slow.excess_by(cause))));
+        let mut parts: Vec<(Cause, i64)> = Cause::all().map(of_all).collect();
+        parts.retain(|&(_, ns)| ns > 0 && ns as f64 >= excess_ns as f64 * NAMED);
+        parts.sort_by_key(|&(cause, ns)| (std::cmp::Reverse(ns), cause));
+        parts.truncate(MOST_SHARED);
+        let &(largest, _) = parts.first()?;
+        let has_much = |slow: &&Slow| slow.excess_by(largest) as f64 >= slow.excess_ns as f64 * SHARED;
+        let is_shared = slowest.iter().filter(has_much).count() * 4 >= slowest.len() * 3;
+        is_shared.then_some(Headline::Shared { slowest: slowest.len(), parts, excess_ns })
     }
 
     fn one(cause: Cause, slowest: &[Slow]) -> Self {

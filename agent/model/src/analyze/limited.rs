@@ -35,6 +35,8 @@ pub struct Span {
     pub end_ns: u64,
     /// The time in question, ns.
     pub ns: u64,
+    /// Its waits for a device whose I/O a limit of the thread's control group had held back, ns.
+    pub held_ns: u64,
 }
 
 /// A cause, and a limit that explains it.
@@ -55,6 +57,7 @@ pub fn limited<'a>(group: &Group, limits: &'a [Limit]) -> Vec<Limited<'a>> {
             begin_ns: slow.start_ns,
             end_ns: slow.start_ns.saturating_add(slow.latency_ns),
             ns: slow.excess_by(cause).unsigned_abs(),
+            held_ns: held_ns(slow, cause),
         };
         explaining(cause, &slow.map(span).collect::<Vec<_>>(), limits)
     };
@@ -81,9 +84,20 @@ pub fn explaining<'a>(cause: Cause, spans: &[Span], limits: &'a [Limit]) -> Vec<
     let sum = |line: &crate::limits::Timeline| -> f64 {
         spans.iter().map(|span| line.between(span.begin_ns, span.end_ns)).sum()
     };
+    let held_ns: f64 = spans.iter().map(|span| span.held_ns as f64).sum();
+    // Of several limits it is not known which one held an I/O back.
+    let is_only = limits.iter().filter(|limit| limit.kind == Kind::Io).count() == 1;
+    let has_held = is_only && held_ns > 0.0 && held_ns >= all_ns * ENOUGH;
     chosen(cause, limits, |limit| {
-        is_enough(cause, limit.kind, all_ns, [sum(&limit.when), sum(&limit.when_refaults)])
+        limit.kind == Kind::Io && has_held
+            || is_enough(cause, limit.kind, all_ns, [sum(&limit.when), sum(&limit.when_refaults)])
     })
+}
+
+/// Time of the longest wait of a slow request, if a limit had held its I/O back, ns.
+fn held_ns(slow: &Slow, cause: Cause) -> u64 {
+    let longest = slow.longest_wait.as_ref().filter(|wait| Cause::Account(wait.account) == cause);
+    longest.filter(|wait| wait.io.as_ref().is_some_and(|io| io.is_held)).map_or(0, |wait| wait.blocked_ns)
 }
 
 /// Accounts in which a thread is kept from running, by a limit perhaps.
@@ -110,7 +124,7 @@ fn blamed(group: &Group, account: Account) -> Vec<Span> {
     let span = |slow: &Slow| {
         let blame = slow.longest_wait.as_ref()?.blame.filter(|blame| blame.account == account)?;
         let end_ns = slow.start_ns.saturating_add(slow.latency_ns);
-        Some(Span { begin_ns: slow.start_ns, end_ns, ns: blame.ns })
+        Some(Span { begin_ns: slow.start_ns, end_ns, ns: blame.ns, held_ns: 0 })
     };
     group.slowest.iter().filter_map(span).collect()
 }
@@ -182,6 +196,7 @@ pub(super) const fn concerned(cause: Cause) -> &'static [Kind] {
 fn causes_of(headline: &Headline) -> Vec<Cause> {
     match headline {
         Headline::Cause { cause, .. } => vec![*cause],
+        Headline::Shared { parts, .. } => parts.iter().map(|&(cause, _)| cause).collect(),
         Headline::Mixed { causes, .. } => causes.iter().map(|&(cause, _)| cause).collect(),
         Headline::TooFew { .. } | Headline::Alike { .. } => Vec::new(),
     }

@@ -90,6 +90,34 @@ fn half_of_the_slowest_is_not_most_of_them() {
     assert_eq!(causes, &[(Cause::Account(Account::Runq), 5), (Cause::Account(Account::BlockIo), 5)]);
 }
 
+/// Parts of every tenth request, us; the others have none of them.
+#[rstest]
+#[case::two_and_a_little([450, 400, 150, 0], &[("runq", 450_000), ("block_io", 400_000), ("lock", 150_000)])]
+#[case::no_more_than_three([350, 250, 210, 190], &[("runq", 350_000), ("block_io", 250_000), ("lock", 210_000)])]
+#[case::much_of_one_and_crumbs([490, 140, 140, 140], &[("runq", 490_000)])]
+fn causes_that_all_slow_requests_have_in_common_are_named_together(
+    #[case] parts: [u64; 4],
+    #[case] expected: &[(&str, i64)],
+) {
+    let accounts = [Account::Runq, Account::BlockIo, Account::Lock, Account::Net];
+    let of = |number: u64| {
+        let mut sample = Sample::new(number, number * 10_000_000, vec![Step::Spend(Account::Cpu, 1_000_000)]);
+        let waits = accounts.into_iter().zip(parts).filter(|_| number % 10 == 4);
+        sample.steps.extend(waits.map(|(account, us)| Step::Spend(account, us * 1_000)));
+        // What no cause has enough of.
+        let rest = 1_000 - parts.iter().sum::<u64>();
+        let crumbs = [Account::Gpu, Account::Poll, Account::Sleep].map(|one| Step::Spend(one, rest * 333));
+        sample.steps.extend(crumbs.into_iter().filter(|_| number % 10 == 4));
+        sample.build()
+    };
+    let summary = summary_of(&(0..100).map(of).collect::<Vec<_>>());
+    let Headline::Shared { slowest, parts, .. } = &summary.groups[0].headline else {
+        panic!("{:?}", summary.groups[0].headline)
+    };
+    let parts: Vec<_> = parts.iter().map(|&(cause, ns)| (cause.name(), ns)).collect();
+    assert_eq!((*slowest, parts.as_slice()), (10, expected));
+}
+
 #[rstest]
 #[case::one(1, Headline::TooFew { requests: 1 })]
 #[case::nineteen(19, Headline::TooFew { requests: 19 })]

@@ -62,7 +62,7 @@ pub(super) fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicod
         Headline::Mixed { slowest, causes, without, excess_ns } => {
             // A cause that leads without being the main one of any of them.
             let lead = match causes.first() {
-                Some((cause, 0)) => format!("no single cause, and most of it {}", cause.name()),
+                Some((cause, 0)) => format!("no single cause, and {} the largest", cause.name()),
                 Some(_) | None => "no single cause".to_owned(),
             };
             let counts = causes.iter().filter(|(_, count)| *count > 0);
@@ -74,6 +74,7 @@ pub(super) fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicod
             let excess = difference(*excess_ns);
             format!("{lead}: of the {slowest} slowest ({excess} over typical), {}", parts.join(", "))
         }
+        Headline::Shared { slowest, parts, excess_ns } => shared(*slowest, parts, *excess_ns),
         Headline::Cause { cause, dominated, slowest, excess_ns, of_cause_ns, path, of_path_ns } => {
             let over = over_typical(*cause, *of_cause_ns, *excess_ns);
             let who = match (dominated, slowest) {
@@ -90,6 +91,16 @@ pub(super) fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicod
             format!("{who} {}: {over}{place}{quota}", verb(*cause, *dominated))
         }
     }
+}
+
+/// `the 7 slowest took longer for several causes: fault +11.0 ms, cpu.fault +9.97 ms of +34.0 ms over
+/// typical`
+fn shared(slowest: usize, parts: &[(Cause, i64)], excess_ns: i64) -> String {
+    let who = if slowest == 1 { "the slow request".to_owned() } else { format!("the {slowest} slowest") };
+    let part = |&(cause, ns): &(Cause, i64)| format!("{} {}", cause.name(), difference(ns));
+    let named: Vec<String> = parts.iter().map(part).collect();
+    let why = if parts.len() == 1 { "many causes, most for" } else { "several causes:" };
+    format!("{who} took longer for {why} {} of {} over typical", named.join(", "), difference(excess_ns))
 }
 
 /// The excess, and the cause's part of it if they differ by more than a twentieth. The part can exceed the
@@ -160,4 +171,23 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
 /// The sum of a metric over all requests.
 pub(super) const fn count_of(group: &Group, metric: Metric) -> u128 {
     group.counts[metric as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const FAULT: (Cause, i64) = (Cause::Account(Account::Fault), 11_000_000);
+    const FAULTS: (Cause, i64) = (Cause::Overlay(Overlay::Fault), 9_970_000);
+
+    #[rstest]
+    #[case::two(7, &[FAULT, FAULTS], "the 7 slowest took longer for several causes: fault +11.0 ms, cpu.fault +9.97 ms of +34.0 ms over typical")]
+    #[case::one(7, &[FAULT], "the 7 slowest took longer for many causes, most for fault +11.0 ms of +34.0 ms over typical")]
+    #[case::of_one(1, &[FAULT, FAULTS], "the slow request took longer for several causes: fault +11.0 ms, cpu.fault +9.97 ms of +34.0 ms over typical")]
+    fn shared_causes(#[case] slowest: usize, #[case] parts: &[(Cause, i64)], #[case] expected: &str) {
+        let found = Headline::Shared { slowest, parts: parts.to_vec(), excess_ns: 34_000_000 };
+        assert_eq!(headline(&found, None, true), expected);
+    }
 }

@@ -253,6 +253,7 @@ pub(super) fn headline_json(found: &Headline, cpu_quota: Option<&CpuQuota>) -> H
     let (kind, cause) = match found {
         Headline::TooFew { .. } => ("too_few_requests", None),
         Headline::Alike { .. } => ("nothing_stands_out", None),
+        Headline::Shared { parts, .. } => ("several_causes", parts.first().map(|(cause, _)| cause.name())),
         Headline::Mixed { .. } => ("no_one_cause", None),
         Headline::Cause { cause, .. } => ("cause", Some(cause.name())),
     };

@@ -97,7 +97,7 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, health: &Healt
     let name = if is_named { format!("{}: ", page.name(&group.name, 64)) } else { String::new() };
     page.sentence(&format!("{name}{}", numbers(group)), Emphasis::Strong);
     let emphasis = match group.headline {
-        Headline::Cause { .. } => Emphasis::Warning,
+        Headline::Cause { .. } | Headline::Shared { .. } => Emphasis::Warning,
         Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => Emphasis::None,
     };
     page.sentence(&headline(&group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);

@@ -55,7 +55,8 @@ impl Verdict {
                 (first, first, second, differs)
             }
         };
-        let is_own = matches!(kind.expect, Expect::Cause { causes, .. } if causes.contains(&"cpu"));
+        let is_own = kind.has_own_work
+            || matches!(kind.expect, Expect::Cause { causes, .. } if causes.contains(&"cpu"));
         let never = NEVER.iter().skip(if is_own { OF_OWN_WORK } else { 0 }).chain(kind.never);
         let mut lies: Vec<String> =
             never.filter(|pattern| says(pattern)).map(|&one| one.to_owned()).collect();
@@ -109,11 +110,12 @@ fn names_a_call(blamed: &str) -> bool {
     })
 }
 
-/// Whether this is one of the wanted pieces of advice: those on limits name a place.
+/// Whether this is one of the wanted pieces of advice: those on limits name a place, or a file of one version
+/// of control groups in brackets.
 fn advised(first: &Value, wanted: &[&str]) -> bool {
     wanted.iter().any(|key| {
         let advice = advice::for_cause(key).unwrap_or_else(|| panic!("no such advice: {key}"));
-        let begin = advice.text.split("{place}").next().unwrap_or_default();
+        let begin = advice.text.split(['{', '(']).next().unwrap_or_default();
         text(&first["text"]).starts_with(begin)
     })
 }

@@ -29,6 +29,8 @@ pub(super) struct Kind {
     pub(super) options: &'static [&'static str],
     /// Whether a stranger takes part.
     pub(super) is_beside: bool,
+    /// Whether the fault is partly work of the program's own.
+    pub(super) has_own_work: bool,
     /// Whether it is judged with all other end-to-end tests.
     pub(super) is_quick: bool,
 }
@@ -37,12 +39,30 @@ type Texts = &'static [&'static str];
 
 const fn kind(name: &'static str, causes: Texts, culprits: Texts, advice: Texts) -> Kind {
     let expect = Expect::Cause { causes, culprits, advice };
-    Kind { name, ms: (20, 40), expect, never: &[], options: &[], is_beside: false, is_quick: false }
+    Kind {
+        name,
+        ms: (20, 40),
+        expect,
+        never: &[],
+        options: &[],
+        is_beside: false,
+        has_own_work: false,
+        is_quick: false,
+    }
 }
 
 const fn said(name: &'static str, summary: Texts, explain: Texts) -> Kind {
     let expect = Expect::Said { summary, explain };
-    Kind { name, ms: (20, 40), expect, never: &[], options: &[], is_beside: false, is_quick: false }
+    Kind {
+        name,
+        ms: (20, 40),
+        expect,
+        never: &[],
+        options: &[],
+        is_beside: false,
+        has_own_work: false,
+        is_quick: false,
+    }
 }
 
 impl Kind {
@@ -53,6 +73,11 @@ impl Kind {
     /// So large that twenty samples, 40 ms of CPU time, lie in it: fewer are not spoken of.
     const fn sampled(self) -> Self {
         Self { ms: (60, 100), ..self }
+    }
+
+    /// The fault is work of the program's own as well: that nothing else explains this is true.
+    const fn own_too(self) -> Self {
+        Self { has_own_work: true, ..self }
     }
 
     const fn beside(self) -> Self {
@@ -120,10 +145,10 @@ pub(super) const KINDS: &[Kind] = &[
     // Its own work, and who has the CPUs.
     kind("more-work", &["cpu"], &["own code"], &["cpu"]).never(&["page faults as always"]).sampled().quick(),
     kind("more-work-in-c", &["cpu"], &["own code"], &["cpu"]).sampled(),
-    kind("collector", &["cpu"], &["garbage", "collector"], &["cpu"]).never(&["virtual PMU"]),
+    kind("collector", &["cpu"], &["work/garbage collection"], &["cpu.collector"]).quick(),
     kind("touch", &["cpu.fault"], &["page faults instead of"], &["cpu.fault"]).quick(),
     kind("unmap", &["cpu.syscall"], &["munmap"], &["cpu.syscall"]).sampled(),
-    kind("calls", &["cpu.syscall"], &["system calls"], &["cpu.syscall"]),
+    kind("calls", &["cpu.syscall"], &["newfstatat"], &["cpu.syscall"]).own_too(),
     kind("big-call", &["cpu.syscall"], &["getrandom"], &["cpu.syscall"]).sampled(),
     kind("own-pool", &["runq"], &["its own thread"], &["runq.own"]).quick(),
     kind("siblings", &["runq"], &["behind indexer (pid"], &["runq.sibling"]),

@@ -63,7 +63,7 @@ impl Told {
         Some(Self {
             summary: flat(done.stdout.lines()),
             blamed: ["who  ", "limit  ", "request #"].map(|begin| block(&text, begin)).join(" "),
-            first_row: block(&text, "over typical, mean  on").split(" all of it").next()?.to_owned(),
+            first_row: block(&text, "over typical, mean ").split(" all of it").next()?.to_owned(),
             explain: flat(text.lines()),
             json: serde_json::from_str(&json).unwrap_or_default(),
             facts,

@@ -5,7 +5,7 @@
 //! advice; each piece of advice names the finding that it rests on.
 
 use super::{
-    super::{Group, Headline, Span, advice, cause::Cause, cause::Overlay, moves},
+    super::{Group, Headline, Span, advice, cause::Cause, cause::Overlay, moves, slow::Slow},
     By, Case, Compared,
     culprit::Culprit,
     explained::Explained,
@@ -20,6 +20,8 @@ const WORTH: f64 = 0.25;
 const WORTH_IF_NAMED: f64 = 0.05;
 /// More advice would hide what matters.
 const MOST: usize = 4;
+/// The phase of a garbage collection, as hooks/collector.py names it.
+const COLLECTION: &str = "garbage collection";
 /// An excess below the typical latency divided by this makes no request slow.
 const HARDLY_SLOWER: i64 = 10;
 
@@ -108,8 +110,16 @@ impl Explained {
     pub fn headline(&self, group: &Group) -> Headline {
         let Some((tail, leading)) = self.leading() else { return group.headline.clone() };
         let rank = |cause: Cause| tail.causes.iter().position(|one| one.cause == cause);
+        let is_led = matches!(&group.headline, Headline::Cause { cause, .. } if *cause == leading.cause);
+        if let Some(shared) = Headline::shared(slow_of(group)).and_then(|shared| led(shared, leading.cause))
+            && !is_led
+            && !matches!(group.headline, Headline::Mixed { .. })
+        {
+            return shared;
+        }
         let mut causes = match &group.headline {
-            Headline::Cause { cause, .. } if *cause != leading.cause => dominated(group),
+            Headline::Cause { .. } if !is_led => dominated(group),
+            Headline::Shared { .. } => dominated(group),
             Headline::Mixed { causes, .. } => causes.clone(),
             Headline::Cause { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => {
                 return group.headline.clone();
@@ -119,19 +129,26 @@ impl Explained {
             causes.push((leading.cause, 0));
         }
         causes.sort_by_key(|&(cause, _)| rank(cause).unwrap_or(usize::MAX));
-        let slowest = slowest_of(&group.headline);
+        let slow = slow_of(group);
+        let slowest = slow.len();
         let mean = |sum: i128| (sum / slowest.max(1) as i128) as i64;
-        let excess_ns = mean(group.slowest.iter().take(slowest).map(|slow| i128::from(slow.excess_ns)).sum());
+        let excess_ns = mean(slow.iter().map(|slow| i128::from(slow.excess_ns)).sum());
         let without = slowest.saturating_sub(causes.iter().map(|(_, count)| count).sum());
         Headline::Mixed { slowest, causes, without, excess_ns }
     }
 
     /// The explained requests that lost time to a cause.
     pub fn spans(&self, cause: Cause) -> Vec<Span> {
+        let held_ns = |case: &Case| {
+            let parts = case.phases.iter().flat_map(|phase| &phase.parts).filter(|part| part.cause == cause);
+            let by = parts.filter_map(|part| part.evidence.waits.as_ref()).flat_map(|waits| &waits.by);
+            by.filter(|by| matches!(by.culprit, Culprit::Device { is_held: true, .. })).map(|by| by.ns).sum()
+        };
         let span = |case: &Case| Span {
             begin_ns: case.begin_ns(),
             end_ns: case.end_ns(),
             ns: u64::try_from(case.excess_by(cause)).unwrap_or(0),
+            held_ns: held_ns(case),
         };
         self.cases.iter().map(span).filter(|span| span.ns > 0).collect()
     }
@@ -146,7 +163,7 @@ impl Explained {
             let own = parts.filter(|part| matches!(part.cause, Cause::Account(_)));
             let by = own.filter_map(|part| part.evidence.waits.as_ref()).flat_map(|waits| &waits.by);
             let ns = by.filter(|by| kept(by)).map(|by| by.kept_ns).sum();
-            Span { begin_ns: case.begin_ns(), end_ns: case.end_ns(), ns }
+            Span { begin_ns: case.begin_ns(), end_ns: case.end_ns(), ns, held_ns: 0 }
         };
         self.cases.iter().map(span).filter(|span| span.ns > 0).collect()
     }
@@ -179,6 +196,8 @@ impl Explained {
             {
                 advice::WITHOUT_READS
             }
+            _ if cause == Cause::Overlay(Overlay::Fault) && self.reads_at_faults() => Account::Fault.name(),
+            _ if cause == Cause::Account(Account::Cpu) && self.collects() => advice::COLLECTOR,
             _ if cause == Cause::Account(Account::Other) && behind.total_ns == 0 => advice::UNSEEN,
             _ if cause == Cause::Account(Account::Net) && self.is_on_the_way() => advice::ON_THE_WAY,
             _ => cause.name(),
@@ -196,6 +215,29 @@ impl Explained {
         let counts = parts.filter(|part| part.cause == cause).flat_map(|part| &part.evidence.counts);
         let is_of_reads = |one: &&Compared| matches!(one.metric, Metric::FaultMajor | Metric::BlockIo);
         counts.filter(is_of_reads).any(|one| one.count as f64 >= one.typical + 1.0)
+    }
+
+    /// Whether at least half of the page faults beyond the usual had to read.
+    fn reads_at_faults(&self) -> bool {
+        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
+        let parts = parts.filter(|part| part.cause == Cause::Overlay(Overlay::Fault));
+        let counts: Vec<&Compared> = parts.flat_map(|part| &part.evidence.counts).collect();
+        let more = |metric: Metric| -> f64 {
+            let of = counts.iter().filter(|one| one.metric == metric);
+            of.map(|one| one.count as f64 - one.typical).sum()
+        };
+        let major = more(Metric::FaultMajor);
+        major >= 1.0 && major >= more(Metric::FaultMinor)
+    }
+
+    /// Whether at least half of the CPU time beyond the usual was that of a garbage collector.
+    fn collects(&self) -> bool {
+        let phases = self.cases.iter().flat_map(|case| &case.phases);
+        let collections = phases.filter(|phase| phase.path.last().is_some_and(|name| *name == COLLECTION));
+        let parts = collections.flat_map(|phase| &phase.parts);
+        let cpu = parts.filter(|part| part.cause == Cause::Account(Account::Cpu));
+        let excess_ns: i128 = cpu.map(|part| i128::from(part.excess_ns)).sum();
+        excess_ns > 0 && excess_ns * 2 >= self.excess_by(Cause::Account(Account::Cpu))
     }
 
     /// The parts of the explained requests' excess that one cause explains, as far as they are more than
@@ -254,23 +296,34 @@ impl Explained {
 
 /// How many of the slowest requests each cause dominates, of those that the headline is about.
 fn dominated(group: &Group) -> Vec<(Cause, usize)> {
-    let slow = &group.slowest[..slowest_of(&group.headline).min(group.slowest.len())];
-    let count = |cause: Cause| slow.iter().filter(|slow| slow.dominant() == Some(cause)).count();
+    let count = |cause: Cause| slow_of(group).iter().filter(|slow| slow.dominant() == Some(cause)).count();
     Cause::all().map(|cause| (cause, count(cause))).filter(|(_, count)| *count > 0).collect()
 }
 
-/// Number of requests that a headline is about.
-const fn slowest_of(headline: &Headline) -> usize {
-    match headline {
-        Headline::Cause { slowest, .. } | Headline::Mixed { slowest, .. } => *slowest,
+/// The headline with this cause in front, if it names it.
+fn led(mut headline: Headline, leading: Cause) -> Option<Headline> {
+    let Headline::Shared { parts, .. } = &mut headline else { return None };
+    let at = parts.iter().position(|(cause, _)| *cause == leading)?;
+    parts[..=at].rotate_right(1);
+    Some(headline)
+}
+
+/// The requests that the headline is about.
+fn slow_of(group: &Group) -> &[Slow] {
+    let slowest = match group.headline {
+        Headline::Cause { slowest, .. }
+        | Headline::Shared { slowest, .. }
+        | Headline::Mixed { slowest, .. } => slowest,
         Headline::TooFew { .. } | Headline::Alike { .. } => 0,
-    }
+    };
+    &group.slowest[..slowest.min(group.slowest.len())]
 }
 
 /// Causes that a headline names.
 fn named(headline: &Headline) -> Vec<Cause> {
     match headline {
         Headline::Cause { cause, .. } => vec![*cause],
+        Headline::Shared { parts, .. } => parts.iter().map(|&(cause, _)| cause).collect(),
         Headline::Mixed { causes, .. } => causes.iter().map(|&(cause, _)| cause).collect(),
         Headline::TooFew { .. } | Headline::Alike { .. } => Vec::new(),
     }

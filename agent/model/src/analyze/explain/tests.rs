@@ -43,6 +43,7 @@ fn one_story(explanation: &Explanation) {
         let leading = explained.leading().map(|(_, one)| one.cause.name());
         let headline = match explained.headline(group) {
             Headline::Cause { cause, .. } => Some(cause.name()),
+            Headline::Shared { parts, .. } => parts.first().map(|(cause, _)| cause.name()),
             Headline::Mixed { causes, .. } => causes.first().map(|(cause, _)| cause.name()),
             Headline::TooFew { .. } | Headline::Alike { .. } => None,
         };

@@ -20,7 +20,7 @@ fn hit(kind: Kind, steps: std::ops::Range<u64>, amount: u64) -> Limit {
 }
 
 /// A request of 50 ms within the eleventh step, 40 ms of it in question.
-const SPAN: Span = Span { begin_ns: 1_000 * MS, end_ns: 1_050 * MS, ns: 40 * MS };
+const SPAN: Span = Span { begin_ns: 1_000 * MS, end_ns: 1_050 * MS, ns: 40 * MS, held_ns: 0 };
 
 /// Hits per step: 100 ms at an I/O limit are a whole step.
 #[rstest]
@@ -47,6 +47,22 @@ fn what_a_limit_explains(#[case] cause: Cause, #[case] limit: Limit, #[case] exp
     let found = explaining(cause, &[SPAN], &limits);
     assert_eq!(found.len(), usize::from(expected));
     assert!(found.iter().all(|one| one.cause == cause && one.limit == &limits[0]));
+}
+
+/// The kernel said that a limit held I/Os back, in a burst too short for the group's mean rate to show it.
+#[rstest]
+#[case::most_of_it(40 * MS, 1, Cause::Account(Account::BlockIo), 1)]
+#[case::a_little(MS, 1, Cause::Account(Account::BlockIo), 0)]
+#[case::by_one_of_two(40 * MS, 2, Cause::Account(Account::BlockIo), 0)]
+#[case::of_no_device(40 * MS, 1, Cause::Account(Account::Lock), 0)]
+fn an_only_limit_held_back_what_was_held_back(
+    #[case] held_ns: u64,
+    #[case] limits: usize,
+    #[case] cause: Cause,
+    #[case] expected: usize,
+) {
+    let limits = vec![hit(Kind::Io, 0..0, 0); limits];
+    assert_eq!(explaining(cause, &[Span { held_ns, ..SPAN }], &limits).len(), expected);
 }
 
 /// Pages that had been pushed out and are read again from a slow device: few attempts, much waiting.
@@ -103,7 +119,7 @@ fn a_limit_on_all_requests_is_told_though_none_stands_out(#[case] amount: u64, #
 #[case::little(5 * MS, 90 * MS, &[])]
 #[case::no_other_cpu_was_idle(60 * MS, MS, &[])]
 fn a_limit_on_a_thread_that_is_waited_for(#[case] kept: u64, #[case] amount: u64, #[case] expected: &[Kind]) {
-    let span = Span { begin_ns: 1_000 * MS, end_ns: 1_100 * MS, ns: kept };
+    let span = Span { begin_ns: 1_000 * MS, end_ns: 1_100 * MS, ns: kept, held_ns: 0 };
     let spans = |account: Account| if account == Account::Runq { vec![span] } else { Vec::new() };
     let limits = [hit(Kind::Cpus, 10..11, amount)];
     let found = behind_others(spans, 100 * MS as i64, &limits);

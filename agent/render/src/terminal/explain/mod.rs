@@ -99,7 +99,7 @@ fn render_group(
         return;
     }
     let emphasis = match explained.headline(group) {
-        Headline::Cause { .. } => Emphasis::Warning,
+        Headline::Cause { .. } | Headline::Shared { .. } => Emphasis::Warning,
         Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => Emphasis::None,
     };
     page.sentence(&headline(&explained.headline(group), facts.cpu_quota.as_ref(), unicode), emphasis);
@@ -227,8 +227,9 @@ fn render_phase(page: &mut Page, phase: &ShownPhase<'_>, columns: usize, context
     let name = left(&phase_name(page, phase), columns + 2);
     let excess = right(&difference(phase.excess_ns), DIFFERENCE);
     let is_unusual = phase.phase.is_some_and(|phase| !phase.is_usual && phase.path != [OUTSIDE]);
-    let unusual = if is_unusual { "  a phase that the typical request does not have" } else { "" };
-    page.wrapped(&[Piece::from(format!("  {name}  {excess}"))], columns + 6, words(unusual, Emphasis::None));
+    let unusual = if is_unusual { "a phase that the typical request does not have" } else { "" };
+    let indent = columns + DIFFERENCE + 8;
+    page.wrapped(&[Piece::from(format!("  {name}  {excess}"))], indent, words(unusual, Emphasis::None));
     for part in &phase.parts {
         let is_visible = part.excess_ns.unsigned_abs() >= phase.excess_ns.unsigned_abs() / VISIBLE;
         if part.part.is_none() && !is_visible {

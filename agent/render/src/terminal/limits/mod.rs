@@ -64,7 +64,12 @@ fn memory(limit: &Limit) -> String {
 
 fn io(limit: &Limit) -> String {
     let rate = if limit.is_count { thousands(limit.value) + " I/Os" } else { bytes(limit.value) };
-    format!("{}, {rate}/s of {}, was reached for {}", place(limit), limit.device, duration(limit.hit_ns))
+    let did = match limit.hit_ns {
+        // In bursts too short for a mean rate.
+        0 => "held I/Os back".to_owned(),
+        ns => format!("was reached for {}", duration(ns)),
+    };
+    format!("{}, {rate}/s of {}, {did}", place(limit), limit.device)
 }
 
 fn quota(limit: &Limit) -> String {

@@ -28,6 +28,8 @@ const RUNQ: Cause = Cause::Account(Account::Runq);
     "block_io: blkio.throttle.read_bps_device of /case08, 40.0 MB/s of vda, was reached for 12.3 s")]
 #[case::io_2(Cause::Account(Account::BlockIo), Limit { device: "vda".to_owned(), hit_ns: 12_300_000_000, is_count: true, ..limit(Kind::Io, "io.max", "/a", 1_000) },
     "block_io: io.max of /a, 1,000 I/Os/s of vda, was reached for 12.3 s")]
+#[case::io_in_a_burst(Cause::Account(Account::BlockIo), Limit { device: "vda".to_owned(), ..limit(Kind::Io, "io.max", "/a", 20_000_000) },
+    "block_io: io.max of /a, 20.0 MB/s of vda, held I/Os back")]
 #[case::quota_1(Cause::Account(Account::Throttled), Limit { hits: 120, periods: 300, period_ns: 100_000_000, ..limit(Kind::Quota, "cpu.cfs_quota_us", "/p", 50_000_000) },
     "throttled: cpu.cfs_quota_us of /p, 50.0 ms per 100 ms, ran out in 120 of 300 periods")]
 #[case::quota_2(Cause::Helper(Account::Throttled), Limit { hits: 1, periods: 1, period_ns: 100_000_000, ..limit(Kind::Quota, "cpu.max", "/p", 50_000_000) },

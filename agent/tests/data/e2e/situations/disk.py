@@ -10,11 +10,11 @@ from parts import Situation, facts, libc
 
 PAGE = 4096
 _FILE_BYTES = 96 << 20
-BLOCK = 1 << 16
+BLOCK = 1 << 14
 #: Of a hit; on a fast disk the file would not suffice.
 _MOST = _FILE_BYTES // BLOCK // 6
 _chance = Random(7)
-_TEXT = os.urandom(1 << 20)
+_TEXT = os.urandom(1 << 16)
 
 
 def made(name, size):
@@ -128,7 +128,7 @@ class Msync(Fsync):
     """A mapped file is written back."""
 
     def __init__(self):
-        made("state.bin", len(_TEXT))
+        made("state.bin", 1 << 20)
         self.map = mmap.mmap(os.open("state.bin", os.O_RDWR), len(_TEXT))
 
     def write(self):

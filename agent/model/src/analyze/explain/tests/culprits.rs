@@ -153,6 +153,44 @@ fn advice_on_faults_follows_from_what_ended_them(
     assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
 }
 
+/// Kernel time in page faults is that of touching memory, unless the faults had to read.
+#[rstest]
+#[case::touched(2_000, 3, "cpu.fault")]
+#[case::read(10, 200, "fault")]
+#[case::not_counted(0, 0, "cpu.fault")]
+fn advice_on_time_in_page_faults_follows_from_their_kind(
+    #[case] minor: u64,
+    #[case] major: u64,
+    #[case] expected: &str,
+) {
+    let mut requests = run_with(Account::Cpu, 60_000_000);
+    for phase in &mut requests[94].phases {
+        (phase.counts.fault_minor, phase.counts.fault_major) = (minor, major);
+        (phase.counts.sample_user, phase.counts.sample_fault) = (1, 29);
+    }
+    let explanation = explain(&requests, Wanted::Number(94));
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    assert_eq!(advised[0].cause, "cpu.fault");
+    assert_eq!(Some(&advised[0].advice), advice::for_cause(expected).as_ref());
+}
+
+/// A garbage collection is a phase that Python's hooks mark.
+#[rstest]
+#[case::a_collection("garbage collection", advice::COLLECTOR)]
+#[case::another_phase("postprocess", "cpu")]
+fn advice_on_own_work_knows_the_garbage_collector(#[case] name: &'static str, #[case] expected: &str) {
+    let of = |number: u64| {
+        let mut steps = vec![Step::Spend(Account::Cpu, 1_000_000)];
+        if number % 10 == 4 {
+            steps.push(Step::Nest(name, vec![Step::Spend(Account::Cpu, 12_000_000)]));
+        }
+        Sample::new(number, number * 100_000_000, steps).build()
+    };
+    let explanation = explain(&(0..100).map(of).collect::<Vec<_>>(), Wanted::Slowest(10));
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false, &explanation.circle);
+    assert_eq!(Some(&advised[0].advice), advice::for_cause(expected).as_ref());
+}
+
 /// Busy-waiting is of a library where it is known which one.
 #[rstest]
 #[case::known(&[("libgomp", 70)], "It waited by spinning: GCC's OpenMP (libgomp)")]

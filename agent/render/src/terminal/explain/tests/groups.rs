@@ -52,3 +52,49 @@ fn a_phase_that_the_typical_request_lacks_is_told() {
     assert_eq!(told.len(), 1, "{text}");
     assert!(told[0].trim_start().starts_with("retry"), "{text}");
 }
+
+/// A phase that the typical request lacks is called so, at every width.
+#[test]
+fn a_phase_of_slow_requests_alone() {
+    let of = |number: u64| {
+        let mut steps = vec![Step::Spend(Account::Cpu, 1_000_000)];
+        if number % 10 == 4 {
+            steps.push(Step::Nest("garbage collection", vec![Step::Spend(Account::Cpu, 12_000_000)]));
+        }
+        Sample::new(number, number * 100_000_000, steps).build()
+    };
+    let requests: Vec<Request> = (0..30).map(of).collect();
+    let explanation = explained(&requests, Vec::new(), Wanted::Slowest(1));
+    assert_snapshot!(render_explanation(&explanation, &facts(), NARROW), @"
+    30 requests, p50 1.00 ms, p90 1.00 ms, max 13.0 ms, 10.3/s
+    all of the 3 slowest needed more CPU time: +12.0 ms over
+      typical, in garbage collection
+    cpu is 100 % of what the 3 requests above p90 (1.00 ms) took
+      longer than typical, and the main cause of all of them
+    advice        cpu: The garbage collector went through all
+                  objects: call gc.freeze() after loading, so
+                  that it leaves them out, raise
+                  gc.set_threshold(), or disable it (gc.disable)
+                  and collect between requests.
+                  Python documentation, module gc: freeze()
+                  moves all objects to a permanent generation,
+                  which later collections ignore
+
+    over typical, mean  on   above p90: 3 requests
+    garbage collection  cpu               +12.0 ms  100 %
+    all of it                             +12.0 ms  100 %
+
+    request #4: 13.0 ms, +12.0 ms over the typical 1.00 ms
+      (trace 78dde6e, 0 ns into the run)
+      garbage collection   +12.0 ms  a phase that the typical
+                                     request does not have
+        cpu                +12.0 ms  nothing that is counted
+                                     explains it: clock, caches,
+                                     memory, or more work
+
+    run           ic, MVM/2/VNL/CPU, fidelity full
+    folder        runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic
+    typical       1.00 ms: the mean of the middle half of the
+                  requests (p25 to p75, 27 of them)
+    ");
+}
