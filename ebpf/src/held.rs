@@ -27,8 +27,8 @@ use crate::{
 const PIECE: u64 = 5;
 /// Spreads pieces over the keys: a large odd number.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-/// `PF_KTHREAD`.
-const PF_KTHREAD: u32 = 0x20_0000;
+/// `PF_KTHREAD`: a thread of the kernel, which has no program.
+pub(crate) const PF_KTHREAD: u32 = 0x20_0000;
 
 /// The thread that put pages into the page cache.
 #[derive(Clone, Copy)]

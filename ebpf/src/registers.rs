@@ -13,6 +13,7 @@ use aya_ebpf::{EbpfContext, Global, helpers::generated::bpf_task_pt_regs};
 use guestscope_contract::{CALLS_32, call_name, calls::ARGUMENTS_X86_64, waker};
 
 use crate::{
+    held::PF_KTHREAD,
     maps::{
         DISTANCE_REGISTERS, HAS_TYPED_HELPERS, IS_ARM64, NUMBER_BPF, OFFSET_REGS_ARGUMENT,
         OFFSET_REGS_ARGUMENT_32, OFFSET_REGS_MODE, OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL,
@@ -44,11 +45,12 @@ impl Current {
         }
     }
 
-    /// This task as a waker, with its system call. A kernel thread's registers are zeros, which is a valid
-    /// call number: but such threads are not tracked and explain no wait.
+    /// This task as a waker, with its system call. A kernel thread is in none, but has zeros for registers,
+    /// which is the number of `read` on x86-64: ksoftirqd would be what a socket was waited for.
     #[inline(always)]
     pub(crate) fn with_its_call(self) -> u32 {
-        waker::pack(self.tid, self.call())
+        let is_of_kernel = self.flags() & PF_KTHREAD != 0;
+        waker::pack(self.tid, if is_of_kernel { waker::UNSEEN.into() } else { self.call() })
     }
 }
 

@@ -38,6 +38,7 @@ use guestscope_contract::{
 
 use crate::{
     blocked,
+    held::PF_KTHREAD,
     life::{self, Other},
     maps::{
         OFFSET_TASK_CPU, OFFSET_TASK_DELAYED, OFFSET_TASK_EXIT_STATE, OFFSET_TASK_FLAGS, OFFSET_TASK_LEADER,
@@ -51,8 +52,6 @@ use crate::{
     task::{self, Current, Task},
 };
 
-/// `PF_KTHREAD`: a thread of the kernel, which has no program.
-const PF_KTHREAD: u32 = 0x20_0000;
 /// `TASK_NEW`: not woken yet for the first time.
 const TASK_NEW: u32 = 0x800;
 /// The sequence number of a ledger that has begun and seen no event since.
