@@ -199,8 +199,7 @@ fn asked() -> impl Strategy<Value = Wait> {
     let users = (vec(user, 0..=LISTED), 0..1_u64 << 40)
         .prop_map(|(listed, others_ns)| QueueUsers { listed, others_ns });
     let asked = any::<(Option<u32>, Option<u64>, bool, Option<u32>, Option<u32>)>();
-    let stopped_by = option::of((0..3_usize).prop_map(|at| Stopper::ALL[at]));
-    (asked, users, stopped_by).prop_map(
+    (asked, users, stopper()).prop_map(
         |((waker_syscall, argument, is_limited, limit_ms, beside_tid), users, stopped_by)| Wait {
             waker_syscall,
             argument,
@@ -214,12 +213,23 @@ fn asked() -> impl Strategy<Value = Wait> {
     )
 }
 
+fn stopper() -> impl Strategy<Value = Option<Stopper>> {
+    option::of((0..3_usize).prop_map(|at| Stopper::ALL[at]))
+}
+
+fn blame() -> impl Strategy<Value = Blame> {
+    (any::<[u32; 2]>(), 0..ACCOUNTS, any::<u64>(), stopper()).prop_map(
+        |([tid, depth], account, ns, stopped_by)| {
+            let account = Account::ALL[account];
+            Blame { tid, account, stopped_by, ns, depth }
+        },
+    )
+}
+
 pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
     let ids = any::<(Option<u64>, Option<u64>, Option<u32>, Option<u32>)>();
     let times = (0..1_u64 << 40, 0..1_u64 << 40, 0..1_u64 << 40, any::<u64>());
     let account = (0..ACCOUNTS).prop_map(|account| Account::ALL[account]);
-    let blame = (any::<[u32; 2]>(), 0..ACCOUNTS, any::<u64>())
-        .prop_map(|([tid, depth], account, ns)| Blame { tid, account: Account::ALL[account], ns, depth });
     let io = any::<([String; 2], [bool; 2], Option<[u32; 2]>)>().prop_map(
         |([device, name], [is_write, is_held], in_flight)| WaitedIo {
             device: device.into(),
@@ -230,7 +240,7 @@ pub(super) fn waits() -> impl Strategy<Value = Vec<Wait>> {
         },
     );
     let home = (option::of(any::<u32>()), option::of(any::<u64>()), option::of(any::<String>()));
-    let causes = (option::of(blame), option::of(io), home);
+    let causes = (option::of(blame()), option::of(io), home);
     let wait = (thread_id(), ids, times, account, any::<[u32; 5]>(), any::<String>(), causes, asked());
     let wait = wait.prop_map(
         |(

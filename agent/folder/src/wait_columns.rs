@@ -85,7 +85,7 @@ fn asked() -> [Column<Wait>; 6] {
     let stopped_by = Access::Word {
         get: Box::new(|row: &Wait| row.stopped_by.map(Stopper::name)),
         set: Box::new(|row, word| {
-            row.stopped_by = Stopper::ALL.into_iter().find(|by| by.name() == word.stored());
+            row.stopped_by = stopper(word.stored());
             row.stopped_by.is_some()
         }),
         optional: true,
@@ -155,9 +155,13 @@ fn by_name(word: &str) -> Option<Account> {
     Account::ALL.into_iter().find(|account| account.name() == word)
 }
 
+fn stopper(word: &str) -> Option<Stopper> {
+    Stopper::ALL.into_iter().find(|by| by.name() == word)
+}
+
 /// The explanation of a wait for another thread; its columns are set together or not at all.
 fn blame() -> impl Iterator<Item = Column<Wait>> {
-    const NOBODY: Blame = Blame { tid: 0, account: Account::Runq, ns: 0, depth: 0 };
+    const NOBODY: Blame = Blame { tid: 0, account: Account::Runq, stopped_by: None, ns: 0, depth: 0 };
     fn of(row: &mut Wait) -> &mut Blame {
         row.blame.get_or_insert(NOBODY)
     }
@@ -169,6 +173,15 @@ fn blame() -> impl Iterator<Item = Column<Wait>> {
     let account = Access::Word {
         get: Box::new(|row: &Wait| row.blame.map(|blame| blame.account.name())),
         set: Box::new(|row, word| by_name(word.stored()).map(|account| of(row).account = account).is_some()),
+        optional: true,
+    };
+    let stopped_by = Access::Word {
+        get: Box::new(|row: &Wait| row.blame.and_then(|blame| blame.stopped_by).map(Stopper::name)),
+        set: Box::new(|row, word| {
+            let stopper = stopper(word.stored());
+            of(row).stopped_by = stopper;
+            stopper.is_some()
+        }),
         optional: true,
     };
     [
@@ -190,6 +203,11 @@ fn blame() -> impl Iterator<Item = Column<Wait>> {
             "number of wake-ups between both threads",
             |blame| u64::from(blame.depth),
             |blame, value| blame.depth = value as u32,
+        ),
+        Column::new(
+            "blame_stopped_by",
+            "what had stopped that thread: signal, debugger or freezer",
+            stopped_by,
         ),
     ]
     .into_iter()

@@ -67,13 +67,14 @@ fn attributes(wait: &Wait, phase: &Phase) -> Vec<KeyValue> {
     let numbers = numbers.into_iter().filter_map(|(key, number)| Some(integer(key, u64::from(number?))));
     attributes.extend(numbers);
     attributes.extend(wait.stopped_by.map(|by| text("guestscope.stopped_by", by.name())));
-    if let Some(Blame { tid, account, ns, depth }) = wait.blame {
+    if let Some(Blame { tid, account, stopped_by, ns, depth }) = wait.blame {
         attributes.extend([
             integer("guestscope.blame.tid", u64::from(tid)),
             text("guestscope.blame.account", account.name()),
             integer("guestscope.blame.ns", ns),
             integer("guestscope.blame.depth", u64::from(depth)),
         ]);
+        attributes.extend(stopped_by.map(|by| text("guestscope.blame.stopped_by", by.name())));
     }
     if let Some(io) = &wait.io {
         attributes.extend([

@@ -160,6 +160,7 @@ impl<W: Write> Packets<W> {
             annotations.push(number("blame_tid", blame.tid.into()));
             annotations.push(word("blame_account", blame.account.name()));
             annotations.push(number("blame_ns", blame.ns));
+            annotations.extend(blame.stopped_by.map(|by| word("blame_stopped_by", by.name())));
         }
         if let Some(io) = &wait.io {
             annotations.push(word("device", &io.name.plain()));

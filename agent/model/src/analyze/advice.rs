@@ -15,6 +15,16 @@ use crate::{
 
 /// The table, as the build script wrote it.
 const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/advice.json"));
+/// Key of the advice on reads and writes that stood in queues.
+pub const QUEUED: &str = "block_io.queued";
+/// Key of the advice on writes that were waited for.
+pub const WRITES: &str = "block_io.write";
+/// Key of the advice on waits for a peer that waited for a socket itself.
+pub const BOTH_WAIT: &str = "net.both_wait";
+/// Key of the advice on waits that ended as another thread did something.
+pub const OF_A_THREAD: &str = "other.thread";
+/// Key of the advice on calls of `sched_yield`.
+pub const YIELDS: &str = "cpu.syscall.yield";
 /// Key of the advice on waits for io_uring while reads or writes of a device are under way.
 pub const IN_FLIGHT: &str = "poll.in_flight";
 /// Key of the advice on reads and writes that a control group's limit held back.
@@ -182,20 +192,31 @@ mod tests {
     /// Keys by whose processes had the CPU.
     const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
     /// Those of what most waits of a cause were for.
-    const OF_WAITS: [&str; 7] =
-        [IN_FLIGHT, HELD_BACK, HELD_UP, ADDRESS_SPACE, WITHOUT_READS, UNSEEN, ON_THE_WAY];
+    const OF_WAITS: [&str; 11] = [
+        IN_FLIGHT,
+        HELD_BACK,
+        QUEUED,
+        WRITES,
+        HELD_UP,
+        ADDRESS_SPACE,
+        WITHOUT_READS,
+        UNSEEN,
+        OF_A_THREAD,
+        ON_THE_WAY,
+        BOTH_WAIT,
+    ];
     /// Those with libraries that busy-wait.
     const OF_SPINNERS: [&str; 2] = [SPINNING, OWN_SPINNING];
 
-    /// Those on phases with names of their own.
-    const OF_PHASES: [&str; 1] = [COLLECTOR];
+    /// Those on a phase and on a system call with names of their own.
+    const OF_NAMES: [&str; 2] = [COLLECTOR, YIELDS];
 
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {
         let table = parse(TEXT).expect("the table is ours");
         let of_counts =
             OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS).chain(OF_WAITS).chain(OF_SPINNERS);
-        let of_counts = of_counts.chain(STOPPED).chain(OF_PHASES);
+        let of_counts = of_counts.chain(STOPPED).chain(OF_NAMES);
         let causes: Vec<&str> = Cause::all().map(Cause::name).chain(of_counts).collect();
         for cause in &causes {
             assert!(for_cause(cause).is_some(), "no advice for {cause}");

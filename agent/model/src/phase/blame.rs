@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use guestscope_contract::Account;
 
-use super::{Wait, wait::Blame};
+use super::{Stopper, Wait, wait::Blame};
 
 /// Waits that are kept per thread, the latest ones.
 const RECENT: usize = 32;
@@ -26,6 +26,7 @@ struct Past {
     queued_ns: u64,
     end_ns: u64,
     account: Account,
+    stopped_by: Option<Stopper>,
     /// What explains it, and at what time.
     blame: Option<(Blame, Interval)>,
 }
@@ -72,6 +73,7 @@ impl Pasts {
             queued_ns: ready_ns.saturating_add(wait.throttled_ns),
             end_ns: wait.start_ns.saturating_add(wait.duration_ns),
             account: wait.account,
+            stopped_by: wait.stopped_by,
             blame,
         });
         blame.map(|(blame, _)| blame)
@@ -89,7 +91,9 @@ impl Pasts {
             let (begin, end) = (begin.max(window.0), end.min(window.1));
             let Some(ns) = end.checked_sub(begin).filter(|&ns| ns > 0) else { continue };
             let ns = ns.min(blame.ns);
-            let is_same = |sum: &Blame| (sum.tid, sum.account) == (blame.tid, blame.account);
+            let is_same = |sum: &Blame| {
+                (sum.tid, sum.account, sum.stopped_by) == (blame.tid, blame.account, blame.stopped_by)
+            };
             match sums.iter_mut().find(|(sum, _)| is_same(sum)) {
                 Some((sum, (first, last))) => {
                     sum.ns = sum.ns.saturating_add(ns);
@@ -139,14 +143,14 @@ impl Past {
     /// What delayed the thread, and when. If it waited for a third thread, that thread's part replaces the
     /// wait, unless it is `asking`: no thread waits for itself.
     fn parts(&self, tid: u32, asking: u32) -> [(Blame, Interval); 3] {
-        let own = |account, (begin, end): Interval| {
-            (Blame { tid, account, ns: end.saturating_sub(begin), depth: 1 }, (begin, end))
+        let own = |account, (begin, end): Interval, stopped_by| {
+            (Blame { tid, account, stopped_by, ns: end.saturating_sub(begin), depth: 1 }, (begin, end))
         };
         let blocked = match self.blame {
             Some((blame, when)) if blame.tid != asking => (Blame { depth: blame.depth + 1, ..blame }, when),
-            _ => own(self.account, (self.start_ns, self.ready_ns)),
+            _ => own(self.account, (self.start_ns, self.ready_ns), self.stopped_by),
         };
-        let throttled = own(Account::Throttled, (self.ready_ns, self.queued_ns));
-        [blocked, throttled, own(Account::Runq, (self.queued_ns, self.end_ns))]
+        let throttled = own(Account::Throttled, (self.ready_ns, self.queued_ns), None);
+        [blocked, throttled, own(Account::Runq, (self.queued_ns, self.end_ns), None)]
     }
 }

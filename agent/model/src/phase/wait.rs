@@ -220,6 +220,8 @@ pub struct Blame {
     pub tid: u32,
     /// Account in which the other thread was delayed.
     pub account: Account,
+    /// What had stopped that thread meanwhile, if anything had.
+    pub stopped_by: Option<Stopper>,
     /// Duration of the overlap with the wait, ns.
     pub ns: u64,
     /// Wake-ups between that thread and this one, from 1.

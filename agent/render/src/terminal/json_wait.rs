@@ -34,6 +34,8 @@ pub(super) struct WaitJson<'a> {
 struct BlameJson {
     tid: u32,
     account: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_by: Option<&'static str>,
     ns: u64,
     depth: u32,
 }
@@ -54,9 +56,10 @@ pub(super) fn wait(wait: &Wait) -> WaitJson<'_> {
         ran_before: &wait.ran_before_comm,
         ns_tid: wait.ns_tid,
         cgroup: wait.cgroup.as_ref(),
-        blame: wait.blame.map(|Blame { tid, account, ns, depth }| BlameJson {
+        blame: wait.blame.map(|Blame { tid, account, stopped_by, ns, depth }| BlameJson {
             tid,
             account: account.name(),
+            stopped_by: stopped_by.map(Stopper::name),
             ns,
             depth,
         }),

@@ -150,9 +150,15 @@ pub(super) const fn did(account: Account) -> &'static str {
     looks::of(account).did
 }
 
+/// The same for a thread that may have been stopped.
+pub(super) fn kept(blame: Blame) -> String {
+    let stopped = blame.stopped_by.map(|by| format!("was {}", waits_for::stopped(by, None)));
+    stopped.unwrap_or_else(|| did(blame.account).to_owned())
+}
+
 /// `, for thread 4711, which was throttled for 6.00 ms of it`.
-fn blamed(Blame { tid, account, ns, depth }: Blame) -> String {
-    let did = did(account);
+fn blamed(blame: Blame) -> String {
+    let (did, Blame { tid, ns, depth, .. }) = (kept(blame), blame);
     let far = if depth > 1 { format!(" {depth} wake-ups away") } else { String::new() };
     format!(", for thread {tid}{far}, which {did} for {} of it", duration(ns))
 }

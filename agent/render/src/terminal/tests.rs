@@ -80,7 +80,13 @@ fn the_longest_wait_stands_below_its_request() {
         wait(ids[0], Account::Lock, [8_100_000, 0, 0], "python"),
         wait(ids[1], Account::Runq, [0, 0, 11_900_000], "stress-ng\u{1b}[2J"),
         Wait {
-            blame: Some(Blame { tid: 4711, account: Account::Throttled, ns: 6_000_000, depth: 2 }),
+            blame: Some(Blame {
+                tid: 4711,
+                account: Account::Throttled,
+                stopped_by: None,
+                ns: 6_000_000,
+                depth: 2,
+            }),
             ..wait(ids[2], Account::Lock, [8_100_000, 0, 1_000], "swapper/0")
         },
         wait(ids[3], Account::Lock, [100_000, 0, 0], "too short to matter"),

@@ -132,7 +132,9 @@ fn disagreement(told: &Told, headline: &str) -> Option<String> {
         ("row", text(&tail["parts"][0]["cause"])),
         ("slowest", text(&parts["cause"])),
     ];
-    let other = others.iter().find(|(_, cause)| *cause != headline);
+    // "7 of the 10 slowest": the slowest one may be of the other three.
+    let is_of_some = words.split(' ').nth(1) == Some("of");
+    let other = others.iter().find(|(what, cause)| *cause != headline && !(is_of_some && *what == "slowest"));
     let other = other.map(|(what, cause)| format!("{what} says {cause}"));
     let in_text = || {
         let outputs = [("summary", &told.summary), ("explain", &told.explain)];

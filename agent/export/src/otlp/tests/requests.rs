@@ -118,7 +118,7 @@ fn any_wait(phases: usize) -> impl Strategy<Value = (usize, Wait)> {
             is_write: more,
             ..WaitedIo::default()
         };
-        let blame = Blame { tid, account: Account::Cpu, ns: length_ns, depth: 2 };
+        let blame = Blame { tid, account: Account::Cpu, stopped_by: None, ns: length_ns, depth: 2 };
         let made = wait(&phase(7, 1, None, ""), after_ns, length_ns);
         let made = Wait {
             syscall: number,

@@ -268,7 +268,11 @@ impl Case {
             let of_memory = is_for_memory.then_some(Cause::AddressSpace);
             let is_stop = account == wait.account && wait.stopped_by.is_some();
             let of_stops = is_stop.then_some(Cause::Stopped);
-            for cause in [Some(Cause::Account(account)), blamed, of_memory, of_stops].into_iter().flatten() {
+            // What comes out of the account is listed with the other cause alone.
+            let instead =
+                of_memory.or(of_stops).filter(|cause| parts.iter().any(|part| part.cause == *cause));
+            let causes = [Some(instead.unwrap_or(Cause::Account(account))), blamed];
+            for cause in causes.into_iter().flatten() {
                 if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
                     let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
                     waits.add(wait, from_ns.saturating_sub(start_ns), ns, &guilty, of_ns);

@@ -5,23 +5,21 @@
 //! advice; each piece of advice names the finding that it rests on.
 
 use super::{
-    super::{Group, Headline, Span, advice, cause::Cause, cause::Overlay, moves, slow::Slow},
-    By, Case, Compared,
+    super::{Group, Headline, Span, advice, cause::Cause, moves, slow::Slow},
+    By, Case,
     culprit::Culprit,
     explained::Explained,
     tail::TailCause,
     whose::{Circle, Whose},
 };
-use guestscope_contract::{Account, metrics::Metric};
+use guestscope_contract::Account;
 
 /// Share of the excess from which on a cause gets advice; the largest one always does.
-const WORTH: f64 = 0.25;
+pub(super) const WORTH: f64 = 0.25;
 /// The same for a cause that the headline names.
 const WORTH_IF_NAMED: f64 = 0.05;
 /// More advice would hide what matters.
 const MOST: usize = 4;
-/// The phase of a garbage collection, as hooks/collector.py names it.
-const COLLECTION: &str = "garbage collection";
 /// An excess below the typical latency divided by this makes no request slow.
 const HARDLY_SLOWER: i64 = 10;
 
@@ -168,105 +166,10 @@ impl Explained {
         self.cases.iter().map(span).filter(|span| span.ns > 0).collect()
     }
 
-    /// Advice on a cause: on each group of processes that had much of the CPU time that was waited for, and
-    /// by what most of its waits were for.
-    fn advice(&self, cause: Cause, circle: &Circle) -> Vec<(Option<Whose>, advice::Advice)> {
-        let behind = self.behind(cause, circle);
-        if cause == Cause::Account(Account::Runq) {
-            let used = behind.used_ns();
-            let all_ns = used.iter().map(|&(_, ns)| ns).sum::<u64>() as f64;
-            let much = used.iter().filter(|&&(_, ns)| ns as f64 >= all_ns * WORTH);
-            let of_group = |&(whose, _): &(Whose, u64)| Some((Some(whose), self.on_users(whose, circle)?));
-            let groups: Vec<(Option<Whose>, advice::Advice)> = much.filter_map(of_group).collect();
-            if !groups.is_empty() {
-                return groups;
-            }
-        }
-        let key = match behind.most() {
-            Some(Culprit::InFlight { .. }) => advice::IN_FLIGHT,
-            Some(Culprit::Device { is_held: true, .. }) => advice::HELD_BACK,
-            Some(Culprit::AddressSpace { .. }) => advice::ADDRESS_SPACE,
-            Some(Culprit::Stopped { by, .. }) => advice::of_stops(*by),
-            _ if cause == Cause::Suspended && i128::from(behind.total_ns) * 2 >= self.excess_by(cause) => {
-                advice::HELD_UP
-            }
-            _ if cause == Cause::Account(Account::Fault)
-                && behind.is_without_devices()
-                && !self.read_more(cause) =>
-            {
-                advice::WITHOUT_READS
-            }
-            _ if cause == Cause::Overlay(Overlay::Fault) && self.reads_at_faults() => Account::Fault.name(),
-            _ if cause == Cause::Account(Account::Cpu) && self.collects() => advice::COLLECTOR,
-            _ if cause == Cause::Account(Account::Other) && behind.total_ns == 0 => advice::UNSEEN,
-            _ if cause == Cause::Account(Account::Net) && self.is_on_the_way() => advice::ON_THE_WAY,
-            _ => cause.name(),
-        };
-        let known = (cause == Cause::Overlay(Overlay::Spin))
-            .then(|| advice::for_spinning(advice::SPINNING, &circle.spun))
-            .flatten();
-        known.or_else(|| advice::for_cause(key)).map(|advice| (None, advice)).into_iter().collect()
-    }
-
-    /// Whether the explained requests had more major faults, or more I/Os, than a typical one where a cause
-    /// took longer: waits too short to be recorded name no device.
-    fn read_more(&self, cause: Cause) -> bool {
-        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
-        let counts = parts.filter(|part| part.cause == cause).flat_map(|part| &part.evidence.counts);
-        let is_of_reads = |one: &&Compared| matches!(one.metric, Metric::FaultMajor | Metric::BlockIo);
-        counts.filter(is_of_reads).any(|one| one.count as f64 >= one.typical + 1.0)
-    }
-
-    /// Whether at least half of the page faults beyond the usual had to read.
-    fn reads_at_faults(&self) -> bool {
-        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
-        let parts = parts.filter(|part| part.cause == Cause::Overlay(Overlay::Fault));
-        let counts: Vec<&Compared> = parts.flat_map(|part| &part.evidence.counts).collect();
-        let more = |metric: Metric| -> f64 {
-            let of = counts.iter().filter(|one| one.metric == metric);
-            of.map(|one| one.count as f64 - one.typical).sum()
-        };
-        let major = more(Metric::FaultMajor);
-        major >= 1.0 && major >= more(Metric::FaultMinor)
-    }
-
-    /// Whether at least half of the CPU time beyond the usual was that of a garbage collector.
-    fn collects(&self) -> bool {
-        let phases = self.cases.iter().flat_map(|case| &case.phases);
-        let collections = phases.filter(|phase| phase.path.last().is_some_and(|name| *name == COLLECTION));
-        let parts = collections.flat_map(|phase| &phase.parts);
-        let cpu = parts.filter(|part| part.cause == Cause::Account(Account::Cpu));
-        let excess_ns: i128 = cpu.map(|part| i128::from(part.excess_ns)).sum();
-        excess_ns > 0 && excess_ns * 2 >= self.excess_by(Cause::Account(Account::Cpu))
-    }
-
     /// The parts of the explained requests' excess that one cause explains, as far as they are more than
     /// usual, ns.
-    fn excess_by(&self, cause: Cause) -> i128 {
+    pub(super) fn excess_by(&self, cause: Cause) -> i128 {
         self.cases.iter().map(|case| i128::from(case.excess_by(cause).max(0))).sum()
-    }
-
-    /// Advice on waits for a CPU that such processes had.
-    fn on_users(&self, whose: Whose, circle: &Circle) -> Option<advice::Advice> {
-        let spins = |case: &Case| circle.spinning(case.pid).is_some_and(|share| share >= WORTH);
-        let is_spinning = whose == Whose::Own && self.cases.iter().any(spins);
-        let spinning = is_spinning.then(|| advice::for_spinning(advice::OWN_SPINNING, &circle.spun));
-        spinning.flatten().or_else(|| advice::for_cause(whose.advice()))
-    }
-
-    /// Whether the way to the peers takes much of what was waited for sockets, by the round trips that the
-    /// kernel measured.
-    fn is_on_the_way(&self) -> bool {
-        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
-        let net = parts.filter(|part| part.cause == Cause::Account(Account::Net) && part.excess_ns > 0);
-        let (mut way_ns, mut excess_ns) = (0.0, 0.0);
-        for part in net {
-            let counts = part.evidence.counts.iter();
-            let way = counts.filter(|one| one.metric == Metric::NetRoundTrip);
-            way_ns += way.map(|one| one.count as f64 - one.typical).sum::<f64>();
-            excess_ns += part.excess_ns as f64;
-        }
-        way_ns > 0.0 && way_ns >= excess_ns * WORTH
     }
 
     /// Advice on moves away from caches, more than usual, in phases whose CPU time grew most; none where they

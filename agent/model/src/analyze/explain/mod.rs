@@ -12,6 +12,7 @@ mod counts;
 mod culprit;
 mod ending;
 mod explained;
+mod fitting;
 mod held;
 mod helped;
 mod holders;

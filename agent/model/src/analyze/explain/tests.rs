@@ -145,7 +145,8 @@ fn a_wait_is_cut_into_what_it_was_for() {
         }
     }
     let mut long = wait(&requests[94], Account::Lock, [8_000_000, 3_000_000, 2_000_000]);
-    long.blame = Some(Blame { tid: 4711, account: Account::Sleep, ns: 7_900_000, depth: 1 });
+    long.blame =
+        Some(Blame { tid: 4711, account: Account::Sleep, stopped_by: None, ns: 7_900_000, depth: 1 });
     let elsewhere = wait(&requests[3], Account::Lock, [9_000_000, 0, 0]);
     let explanation = with_waits(explain(&requests, Wanted::Slowest(1)), vec![elsewhere, long]);
     let of = |account| {
@@ -154,7 +155,7 @@ fn a_wait_is_cut_into_what_it_was_for() {
         assert_eq!((waits.total_ns, waits.count), (part.ns, 1));
         (waits.longest[0].after_ns, waits.by[0].clone())
     };
-    let kept = Culprit::Kept(Blame { tid: 4711, account: Account::Sleep, ns: 0, depth: 1 });
+    let kept = Culprit::Kept(Blame { tid: 4711, account: Account::Sleep, stopped_by: None, ns: 0, depth: 1 });
     let by = |culprit, ns, kept_ns| By { culprit, count: 1, ns, kept_ns };
     assert_eq!(of(Account::Lock), (1_000_000, by(kept, 8_000_000, 7_900_000)));
     assert_eq!(of(Account::Throttled), (9_000_000, by(Culprit::Unknown, 3_000_000, 0)));

@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     super::{
-        slowest::did,
+        slowest::kept,
         units::{counted, duration, durations, thousands},
         waits_for,
     },
@@ -246,7 +246,7 @@ impl Words<'_> {
 
     /// `for thread 4711 (python), which was throttled for 6.00 ms of it`.
     fn blamed(&self, blame: Blame, kept_ns: u64) -> String {
-        let did = did(blame.account);
+        let did = kept(blame);
         let far = match blame.depth {
             ..=1 => String::new(),
             depth => format!(", {depth} wake-ups away"),

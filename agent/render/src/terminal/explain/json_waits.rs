@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::analyze::explain::{By, Case, Circle, Culprit, InCall, LongWait, Waits, Whose};
-use crate::phase::InFlight;
+use crate::phase::{InFlight, Stopper};
 use crate::untrusted::Untrusted;
 
 #[derive(Serialize)]
@@ -129,6 +129,7 @@ pub(super) fn of_culprit(culprit: &Culprit, group: Option<Whose>) -> CulpritJson
             tid: Some(blame.tid),
             account: Some(blame.account.name()),
             depth: Some(blame.depth),
+            stopped_by: blame.stopped_by.map(Stopper::name),
             ..of("kept_thread")
         },
         Culprit::Woken { tid } => CulpritJson { tid: Some(*tid), ..of("waker") },

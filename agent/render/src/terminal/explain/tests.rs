@@ -183,7 +183,7 @@ fn everything() -> (Vec<Request>, Vec<Wait>, Vec<Thread>) {
     let late = &requests[30];
     let of = |name, account, us: u64| wait(late, name, account, [us, 0, 0]);
     let io = WaitedIo { device: "254:0".into(), name: "vda".into(), ..WaitedIo::default() };
-    let blame = Blame { tid: 4711, account: Account::Throttled, ns: 5_500 * us, depth: 2 };
+    let blame = Blame { tid: 4711, account: Account::Throttled, stopped_by: None, ns: 5_500 * us, depth: 2 };
     let waits = vec![
         wait(late, "runq", Account::Runq, [0, 0, 5_000]),
         Wait {

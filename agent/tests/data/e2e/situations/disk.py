@@ -6,7 +6,7 @@ import os
 import time
 from random import Random
 
-from parts import Situation, facts, libc
+from parts import Child, Situation, facts, libc, sleep
 
 PAGE = 4096
 _FILE_BYTES = 96 << 20
@@ -189,6 +189,43 @@ class Uring(Cold):
         self.word(self.cq[0]).value += count
 
 
+class Busy(Situation):
+    """Others read so much that its own few reads stand in queues."""
+
+    def __init__(self):
+        made("index.bin", 16 << 20)
+        made("dump.bin", 128 << 20)
+        self.file = os.open("index.bin", os.O_RDONLY | os.O_DIRECT)
+        self.page = mmap.mmap(-1, BLOCK)
+        self.at = 0
+        self.dumpers = [Child("dumper", self.dump) for _ in range(6)]
+
+    @staticmethod
+    def dump(ms):
+        file = os.open("dump.bin", os.O_RDONLY | os.O_DIRECT)
+        page = mmap.mmap(-1, 8 << 20)
+        end, at = time.monotonic() + 2 * ms / 1e3, 0
+        while time.monotonic() < end:
+            os.preadv(file, [page], at)
+            at = (at + (8 << 20)) % (128 << 20)
+
+    def before(self, ms):
+        for dumper in self.dumpers:
+            dumper.ask(ms)
+        sleep(5)
+
+    def hit(self, ms):
+        for _ in range(4):
+            os.preadv(self.file, [self.page], self.at)
+            self.at = (self.at + 37 * BLOCK) % (16 << 20)
+
+    def spared(self):
+        self.hit(0)
+
+    def after(self):
+        sleep(20)
+
+
 KINDS = {
     "cold-read": Cold,
     "direct-read": Direct,
@@ -197,4 +234,5 @@ KINDS = {
     "synced-write": Written,
     "msync": Msync,
     "io-uring": Uring,
+    "busy-disk": Busy,
 }

@@ -147,10 +147,45 @@ class Set(OwnPool):
         self.pool = [Child("augmenter", burn) for _ in range(4)]
 
 
+class Frozen(Situation):
+    """Somebody freezes the group meanwhile, and thaws it."""
+
+    def __init__(self):
+        is_new = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+        self.mount = "/sys/fs/cgroup" if is_new else mount_of("freezer")[0]
+        self.home = "%s/guestscope-situation-%d" % (self.mount, os.getpid())
+        self.switch = ("cgroup.freeze", "1", "0") if is_new else ("freezer.state", "FROZEN", "THAWED")
+        os.makedirs(self.home)
+        # The child stays outside.
+        self.pauser = Child("pauser", self.pause)
+        Group.write(self.home, "cgroup.procs", "0")
+        self.pid = os.getpid()
+        atexit.register(self.remove)
+
+    def pause(self, ms):
+        file, freeze, thaw = self.switch
+        Group.write(self.home, file, freeze)
+        sleep(ms)
+        Group.write(self.home, file, thaw)
+
+    def hit(self, ms):
+        self.pauser.ask(ms)
+        burn(6)
+
+    def spared(self):
+        burn(6)
+
+    def remove(self):
+        if os.getpid() == self.pid:
+            Group.write(self.mount, "cgroup.procs", str(self.pid))
+            os.rmdir(self.home)
+
+
 KINDS = {
     "quota": Quota,
     "quota-above": QuotaAbove,
     "memory-limit": Memory,
     "io-limit": IoLimit,
     "cpu-set": Set,
+    "frozen": Frozen,
 }

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import mmap
 import os
 import socket
 
@@ -155,6 +156,24 @@ class Pinned(OwnPool):
         self.pool = [Child("augmenter", burn) for _ in range(4)]
 
 
+class Yield(Situation):
+    """It spins with sched_yield until a worker process is done."""
+
+    def __init__(self):
+        self.memory = mmap.mmap(-1, 4096)
+        self.worker = Child("packer", self.pack)
+
+    def pack(self, ms):
+        burn(ms)
+        self.memory[0] = 1
+
+    def hit(self, ms):
+        self.memory[0] = 0
+        self.worker.ask(ms)
+        while not self.memory[0]:
+            os.sched_yield()
+
+
 KINDS = {
     "more-work": More,
     "more-work-in-c": MoreInC,
@@ -168,4 +187,5 @@ KINDS = {
     "nice": Nice,
     "strangers": Strangers,
     "pinned": Pinned,
+    "yield": Yield,
 }

@@ -1,6 +1,7 @@
 """Waits for time, for another process, for a peer."""
 
 import asyncio
+import ctypes
 import os
 import select
 import signal
@@ -9,7 +10,7 @@ import struct
 import subprocess
 import time
 
-from parts import Child, Situation, burn, call_itself, facts, sleep
+from parts import Child, Situation, Worker, burn, call_itself, facts, libc, sleep
 
 
 class Sleep(Situation):
@@ -265,6 +266,120 @@ class StoppedInCall(Stopped):
             os.write(self.nowhere, b"x")
 
 
+class Event(Situation):
+    """A thread of its own counts an event up late."""
+
+    def __init__(self):
+        self.event = libc.eventfd(0, 0)
+        self.scorer = Worker("scorer", self.answer)
+
+    def answer(self, ms):
+        burn(ms)
+        os.write(self.event, struct.pack("Q", 1))
+
+    def hit(self, ms):
+        self.scorer.ask(ms)
+        os.read(self.event, 8)
+
+    def spared(self):
+        self.hit(0.1)
+
+
+class Messages(Situation):
+    """A worker process puts its message into a queue late."""
+
+    def __init__(self):
+        self.queue = libc.msgget(0, 0o1600)
+        self.worker = Child("ranker", self.answer)
+
+    def answer(self, ms):
+        sleep(ms)
+        libc.msgsnd(self.queue, struct.pack("l", 1) + b"x", 1, 0)
+
+    def hit(self, ms):
+        self.worker.ask(ms)
+        libc.msgrcv(self.queue, ctypes.create_string_buffer(64), 1, 0, 0)
+
+    def spared(self):
+        self.hit(0.1)
+
+    def finish(self):
+        libc.msgctl(self.queue, 0, None)
+
+
+class StoppedPeer(Situation):
+    """The process on the other side is stopped by a signal meanwhile."""
+
+    def __init__(self):
+        self.here, there = socket.socketpair()
+        self.peer = os.fork()
+        if self.peer == 0:
+            self.here.close()
+            call_itself("reranker")
+            while there.recv(1):
+                burn(1)
+                there.send(b"y")
+            os._exit(0)
+        there.close()
+        facts["reranker_pid"] = self.peer
+        self.stopper = Child("stopper", self.stop)
+
+    def stop(self, ms):
+        os.kill(self.peer, signal.SIGSTOP)
+        sleep(ms)
+        os.kill(self.peer, signal.SIGCONT)
+
+    def before(self, ms):
+        self.stopper.ask(ms)
+        sleep(3)
+
+    def hit(self, ms):
+        self.here.send(b"x")
+        self.here.recv(1)
+
+    def spared(self):
+        self.hit(0)
+
+
+class SmallWrites(Situation):
+    """A message in two writes: the second waits for the acknowledgement of the first, for 40 ms."""
+
+    def __init__(self):
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        peer = os.fork()
+        if peer == 0:
+            call_itself("features")
+            self.serve(listener.accept()[0])
+        facts["features_pid"] = peer
+        self.peer = socket.create_connection(listener.getsockname())
+        # A new connection acknowledges at once.
+        for _ in range(30):
+            self.spared()
+
+    @staticmethod
+    def serve(client):
+        have = 0
+        while True:
+            part = client.recv(2)
+            if not part:
+                os._exit(0)
+            have += len(part)
+            if have == 2:
+                client.send(b"y")
+                have = 0
+
+    def hit(self, ms):
+        self.peer.send(b"x")
+        self.peer.send(b"x")
+        self.peer.recv(1)
+
+    def spared(self):
+        self.peer.send(b"xx")
+        self.peer.recv(1)
+
+
 KINDS = {
     "sleep": Sleep,
     "back-off": BackOff,
@@ -283,4 +398,8 @@ KINDS = {
     "loop-sleeps": LoopSleeps,
     "stopped": Stopped,
     "stopped-in-call": StoppedInCall,
+    "event": Event,
+    "messages": Messages,
+    "stopped-peer": StoppedPeer,
+    "small-writes": SmallWrites,
 }

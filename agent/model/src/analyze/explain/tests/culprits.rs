@@ -1,10 +1,15 @@
 //! Culprits of waits by their time, and the advice that follows from them.
 
+use std::collections::BTreeMap;
+
 use guestscope_contract::Account;
 use rstest::rstest;
 
 use super::*;
-use crate::{analyze::advice, phase::Stopper};
+use crate::{
+    analyze::{Called, advice},
+    phase::Stopper,
+};
 
 #[test]
 fn a_wait_for_a_cpu_is_of_those_who_used_it_by_their_time() {
@@ -140,7 +145,8 @@ fn advice_on_faults_follows_from_what_ended_them(
     let requests = run_with(Account::Fault, 10_000_000);
     let io = is_read.then(|| WaitedIo { name: "vda".into(), ..WaitedIo::default() });
     let waker_syscall = call.map(|call| u32::try_from(call).expect("a number"));
-    let blame = call.map(|_| Blame { tid: 77, account: Account::Runq, ns: 5_000_000, depth: 1 });
+    let blame =
+        call.map(|_| Blame { tid: 77, account: Account::Runq, stopped_by: None, ns: 5_000_000, depth: 1 });
     let one = Wait {
         io,
         waker_tid: call.map(|_| 77),
@@ -228,6 +234,63 @@ fn advice_is_on_what_the_waits_were_for(
     let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
     let advice = advice::for_cause(expected).expect("there is some");
     assert_eq!(advised.iter().map(|one| &one.advice).collect::<Vec<_>>(), [&advice]);
+}
+
+/// What a thread waits for is another thread's work, a write, or others' I/O: advice differs.
+#[rstest]
+#[case::of_a_thread(Account::Other, Some(kept(Account::Cpu, None)), None, 0, advice::OF_A_THREAD)]
+#[case::of_nobody(Account::Other, None, None, 0, "other")]
+#[case::of_a_stopped_one(
+    Account::Net,
+    Some(kept(Account::Other, Some(Stopper::Signal))),
+    None,
+    0,
+    "stopped.signal"
+)]
+#[case::both_wait(Account::Net, Some(kept(Account::Net, None)), None, 0, advice::BOTH_WAIT)]
+#[case::the_peer_sleeps(Account::Net, Some(kept(Account::Sleep, None)), None, 0, "net")]
+#[case::reads(Account::BlockIo, None, Some(false), 0, "block_io")]
+#[case::writes(Account::BlockIo, None, Some(true), 0, advice::WRITES)]
+#[case::others_are_before_it(Account::BlockIo, None, Some(true), 6_000_000, advice::QUEUED)]
+#[case::others_are_before_it_a_little(Account::BlockIo, None, Some(false), 2_000_000, "block_io")]
+fn advice_is_on_whose_turn_it_was(
+    #[case] account: Account,
+    #[case] blame: Option<Blame>,
+    #[case] is_write: Option<bool>,
+    #[case] queued_ns: u64,
+    #[case] expected: &str,
+) {
+    let mut requests = run_with(account, 10_000_000);
+    for phase in &mut requests[94].phases {
+        phase.counts.block_queue_ns = queued_ns;
+    }
+    let io = is_write.map(|is_write| WaitedIo { name: "vda".into(), is_write, ..WaitedIo::default() });
+    let waker_tid = blame.map(|blame| blame.tid);
+    let long = Wait { waker_tid, blame, io, ..wait(&requests[94], account, [9_000_000, 0, 0]) };
+    let explanation = with_waits(explain(&requests, Wanted::Number(94)), vec![long]);
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
+}
+
+/// A thread that was kept so for most of the wait.
+const fn kept(account: Account, stopped_by: Option<Stopper>) -> Blame {
+    Blame { tid: 77, account, stopped_by, ns: 8_000_000, depth: 1 }
+}
+
+/// Time in `sched_yield` is spent on spinning, in any other call it is that call's work.
+#[rstest]
+#[case::yields(libc::SYS_sched_yield, advice::YIELDS)]
+#[case::something_else(libc::SYS_newfstatat, "cpu.syscall")]
+fn advice_on_calls_knows_the_one_that_spins(#[case] call: libc::c_long, #[case] expected: &str) {
+    let mut requests = run_with(Account::Cpu, 60_000_000);
+    for phase in requests.iter_mut().skip(4).step_by(10).flat_map(|request| &mut request.phases) {
+        (phase.counts.sample_user, phase.counts.sample_syscall) = (1, 29);
+    }
+    let mut explanation = explain(&requests, Wanted::Slowest(10));
+    explanation.circle.called = Called(BTreeMap::from([(u32::try_from(call).unwrap(), 290)]));
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], false, &explanation.circle);
+    assert_eq!(advised[0].cause, "cpu.syscall");
+    assert_eq!(Some(&advised[0].advice), advice::for_cause(expected).as_ref());
 }
 
 /// The numbers differ from wait to wait: the largest ones stand for all.

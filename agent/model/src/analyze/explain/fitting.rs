@@ -1,0 +1,150 @@
+//! Advice on one cause of the explained requests: which of the table's entries fits what was behind it.
+
+use guestscope_contract::{Account, metrics::Metric};
+
+use super::{
+    super::{
+        advice,
+        cause::{Cause, Overlay},
+    },
+    Behind, Case, Compared,
+    culprit::Culprit,
+    ending::WORTH,
+    explained::Explained,
+    whose::{Circle, Whose},
+};
+use crate::phase::Blame;
+
+/// The phase of a garbage collection, as hooks/collector.py names it.
+const COLLECTION: &str = "garbage collection";
+
+impl Explained {
+    /// Advice on a cause: on each group of processes that had much of the CPU time that was waited for, and
+    /// by what most of its waits were for.
+    pub(super) fn advice(&self, cause: Cause, circle: &Circle) -> Vec<(Option<Whose>, advice::Advice)> {
+        let behind = self.behind(cause, circle);
+        if cause == Cause::Account(Account::Runq) {
+            let used = behind.used_ns();
+            let all_ns = used.iter().map(|&(_, ns)| ns).sum::<u64>() as f64;
+            let much = used.iter().filter(|&&(_, ns)| ns as f64 >= all_ns * WORTH);
+            let of_group = |&(whose, _): &(Whose, u64)| Some((Some(whose), self.on_users(whose, circle)?));
+            let groups: Vec<(Option<Whose>, advice::Advice)> = much.filter_map(of_group).collect();
+            if !groups.is_empty() {
+                return groups;
+            }
+        }
+        let key = self.key(cause, &behind, circle);
+        let known = (cause == Cause::Overlay(Overlay::Spin))
+            .then(|| advice::for_spinning(advice::SPINNING, &circle.spun))
+            .flatten();
+        known.or_else(|| advice::for_cause(key)).map(|advice| (None, advice)).into_iter().collect()
+    }
+
+    /// The key of the advice on a cause: by what most of its waits were for, or by what was counted.
+    fn key(&self, cause: Cause, behind: &Behind, circle: &Circle) -> &'static str {
+        self.key_by_waits(cause, behind)
+            .or_else(|| self.key_by_counts(cause, behind, circle))
+            .unwrap_or(cause.name())
+    }
+
+    fn key_by_waits(&self, cause: Cause, behind: &Behind) -> Option<&'static str> {
+        let is_socket = matches!(cause, Cause::Account(Account::Net | Account::Poll));
+        let is_block_io = cause == Cause::Account(Account::BlockIo);
+        let key = match behind.most() {
+            Some(Culprit::InFlight { .. }) => advice::IN_FLIGHT,
+            Some(Culprit::Device { is_held: true, .. }) => advice::HELD_BACK,
+            Some(Culprit::Device { .. }) if is_block_io && self.is_queued() => advice::QUEUED,
+            Some(Culprit::Device { is_write: true, .. }) if is_block_io => advice::WRITES,
+            Some(Culprit::AddressSpace { .. }) => advice::ADDRESS_SPACE,
+            Some(Culprit::Stopped { by, .. } | Culprit::Kept(Blame { stopped_by: Some(by), .. })) => {
+                advice::of_stops(*by)
+            }
+            Some(Culprit::Kept(blame)) if is_socket && blame.account == Account::Net => advice::BOTH_WAIT,
+            Some(Culprit::Kept(_) | Culprit::Woken { .. }) if cause == Cause::Account(Account::Other) => {
+                advice::OF_A_THREAD
+            }
+            _ => return None,
+        };
+        Some(key)
+    }
+
+    fn key_by_counts(&self, cause: Cause, behind: &Behind, circle: &Circle) -> Option<&'static str> {
+        let of = |account: Account| cause == Cause::Account(account);
+        let is_held_up = || i128::from(behind.total_ns) * 2 >= self.excess_by(cause);
+        let is_without_reads = || behind.is_without_devices() && !self.read_more(cause);
+        let key = match () {
+            () if cause == Cause::Suspended && is_held_up() => advice::HELD_UP,
+            () if of(Account::Fault) && is_without_reads() => advice::WITHOUT_READS,
+            () if of(Account::BlockIo) && self.is_queued() => advice::QUEUED,
+            () if cause == Cause::Overlay(Overlay::Fault) && self.reads_at_faults() => Account::Fault.name(),
+            () if cause == Cause::Overlay(Overlay::Syscall) && self.yields(circle) => advice::YIELDS,
+            () if of(Account::Cpu) && self.collects() => advice::COLLECTOR,
+            () if of(Account::Other) && behind.total_ns == 0 => advice::UNSEEN,
+            () if of(Account::Net) && self.is_on_the_way() => advice::ON_THE_WAY,
+            () => return None,
+        };
+        Some(key)
+    }
+
+    /// Whether I/Os stood in queues for more than half of what waiting for devices took longer: others' I/O
+    /// was before them.
+    fn is_queued(&self) -> bool {
+        let queued_ns = self.more(Cause::Account(Account::BlockIo), Metric::BlockQueue);
+        queued_ns > 0.0 && queued_ns * 2.0 >= self.excess_by(Cause::Account(Account::BlockIo)) as f64
+    }
+
+    /// Whether most of the time in system calls went to `sched_yield`, here or over the whole run: it spins.
+    fn yields(&self, circle: &Circle) -> bool {
+        let most = self.most_called(circle).or_else(|| circle.called.most());
+        most.is_some_and(|most| libc::c_long::from(most.syscall) == libc::SYS_sched_yield)
+    }
+
+    /// By how much a count of the explained requests, in parts of this cause, is above the typical one.
+    fn more(&self, cause: Cause, metric: Metric) -> f64 {
+        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
+        let counts = parts.filter(|part| part.cause == cause).flat_map(|part| &part.evidence.counts);
+        counts.filter(|one| one.metric == metric).map(|one| one.count as f64 - one.typical).sum()
+    }
+
+    /// Whether the explained requests had more major faults, or more I/Os, than a typical one where a cause
+    /// took longer: waits too short to be recorded name no device.
+    fn read_more(&self, cause: Cause) -> bool {
+        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
+        let counts = parts.filter(|part| part.cause == cause).flat_map(|part| &part.evidence.counts);
+        let is_of_reads = |one: &&Compared| matches!(one.metric, Metric::FaultMajor | Metric::BlockIo);
+        counts.filter(is_of_reads).any(|one| one.count as f64 >= one.typical + 1.0)
+    }
+
+    /// Whether at least half of the page faults beyond the usual had to read.
+    fn reads_at_faults(&self) -> bool {
+        let more = |metric| self.more(Cause::Overlay(Overlay::Fault), metric);
+        let major = more(Metric::FaultMajor);
+        major >= 1.0 && major >= more(Metric::FaultMinor)
+    }
+
+    /// Whether at least half of the CPU time beyond the usual was that of a garbage collector.
+    fn collects(&self) -> bool {
+        let phases = self.cases.iter().flat_map(|case| &case.phases);
+        let collections = phases.filter(|phase| phase.path.last().is_some_and(|name| *name == COLLECTION));
+        let parts = collections.flat_map(|phase| &phase.parts);
+        let cpu = parts.filter(|part| part.cause == Cause::Account(Account::Cpu));
+        let excess_ns: i128 = cpu.map(|part| i128::from(part.excess_ns)).sum();
+        excess_ns > 0 && excess_ns * 2 >= self.excess_by(Cause::Account(Account::Cpu))
+    }
+
+    /// Advice on waits for a CPU that such processes had.
+    fn on_users(&self, whose: Whose, circle: &Circle) -> Option<advice::Advice> {
+        let spins = |case: &Case| circle.spinning(case.pid).is_some_and(|share| share >= WORTH);
+        let is_spinning = whose == Whose::Own && self.cases.iter().any(spins);
+        let spinning = is_spinning.then(|| advice::for_spinning(advice::OWN_SPINNING, &circle.spun));
+        spinning.flatten().or_else(|| advice::for_cause(whose.advice()))
+    }
+
+    /// Whether the way to the peers takes much of what was waited for sockets, by the round trips that the
+    /// kernel measured.
+    fn is_on_the_way(&self) -> bool {
+        let net = Cause::Account(Account::Net);
+        let way_ns = self.more(net, Metric::NetRoundTrip);
+        way_ns > 0.0 && way_ns >= self.excess_by(net) as f64 * WORTH
+    }
+}
