@@ -8,8 +8,8 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf},
 };
 use guestscope_contract::{
-    Beside, CALLS, Counter, EdgeRecord, GPU_MAJORS, Position, QueueRecord, SLOTS, SPIN_LIBRARIES, SPINNERS,
-    SpinCode, TIDS, Turns,
+    Beside, CALLS, COMM_BYTES, Counter, EdgeRecord, GPU_MAJORS, Position, QueueRecord, SLOTS, SPIN_LIBRARIES,
+    SPINNERS, SpinCode, TIDS, Turns,
     connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch},
     helpers::{Outside, Process},
     ledger::Ledger,
@@ -136,6 +136,10 @@ pub(crate) static LEDGERS: Array<Ledger> = Array::with_max_entries(SLOTS, BPF_F_
 /// Slot to the data beside its ledger.
 #[map]
 pub(crate) static BESIDE: Array<Beside> = Array::with_max_entries(SLOTS, 0);
+
+/// Slot to the name of the one that ended its thread's last long wait.
+#[map]
+pub(crate) static WAKERS: Array<[u64; COMM_BYTES / 8]> = Array::with_max_entries(SLOTS, 0);
 
 /// Slot to the device of its thread's last I/O.
 #[map]

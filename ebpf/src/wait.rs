@@ -4,8 +4,9 @@
 //! already. A wait whose end reached no tracepoint has no record (`missed` counts those). The agent assigns
 //! waits to phases.
 
+use aya_ebpf::helpers::generated::bpf_get_current_comm;
 use guestscope_contract::{
-    Account, Header, IO_URING_ENTER, Kind, NO_DEVICE, NO_SYSCALL, WaitRecord, edge_mark, kept_by,
+    Account, COMM_BYTES, Header, IO_URING_ENTER, Kind, NO_DEVICE, NO_SYSCALL, WaitRecord, edge_mark, kept_by,
     ledger::{Ledger, RUNNING},
     waits_in,
 };
@@ -13,7 +14,7 @@ use guestscope_contract::{
 use crate::{
     device, emit, held,
     limits::Asked,
-    maps::{STAGES, WAIT_THRESHOLD_NS},
+    maps::{STAGES, WAIT_THRESHOLD_NS, WAKERS},
     origin, process,
     task::{self, Numbers},
 };
@@ -29,6 +30,34 @@ pub(crate) fn is_reported(ns: u64) -> bool {
 #[inline(always)]
 pub(crate) fn is_long(ledger: &Ledger, now_ns: u64) -> bool {
     is_reported(now_ns.wrapping_sub(ledger.left_ns))
+}
+
+/// The running thread wakes this ledger's at this time. Its name is kept where the wait is long: a stranger
+/// may be gone before the agent could look.
+#[inline(always)]
+pub(crate) fn note_waker(ledger: &Ledger, now_ns: u64) {
+    if is_long(ledger, now_ns)
+        && let Some(name) = WAKERS.get_ptr_mut(u32::from(ledger.slot))
+    {
+        // SAFETY: a map value of this size, of which the BPF helper writes all.
+        unsafe { bpf_get_current_comm(name.cast(), COMM_BYTES as u32) };
+    }
+}
+
+/// Writes the name of the one that ended the block: only that of a long one has been noted.
+///
+/// # Safety
+/// `into` must point to memory of a map or a ring.
+#[inline(always)]
+unsafe fn name_waker(ledger: &Ledger, into: *mut [u64; COMM_BYTES / 8]) {
+    let name = if is_long(ledger, ledger.ready_ns) { WAKERS.get_ptr(u32::from(ledger.slot)) } else { None };
+    // SAFETY: as the caller promises; map values of whole words.
+    unsafe {
+        match name {
+            Some(name) => core::ptr::write_volatile(into, core::ptr::read_volatile(name)),
+            None => core::ptr::write_volatile(into, [0; COMM_BYTES / 8]),
+        }
+    }
 }
 
 /// The thread of this ledger has got the CPU from the task `before`; `call`: what its system call says of the
@@ -78,8 +107,9 @@ pub(crate) fn ended(
             (*record).limit_ms = asked.limit_ms;
             (*record).argument = asked.argument;
             (*record).group = origin::group(ledger.task);
-            (*record).ran_before_comm = [0; guestscope_contract::COMM_BYTES];
+            (*record).ran_before_comm = [0; COMM_BYTES];
             task::comm(address, &mut (*record).ran_before_comm);
+            name_waker(ledger, (&raw mut (*record).waker_comm).cast());
         }
     });
 }

@@ -199,14 +199,15 @@ fn asked() -> impl Strategy<Value = Wait> {
     let users = (vec(user, 0..=LISTED), 0..1_u64 << 40)
         .prop_map(|(listed, others_ns)| QueueUsers { listed, others_ns });
     let asked = any::<(Option<u32>, Option<u64>, bool, Option<u32>, Option<u32>)>();
-    (asked, users, stopper()).prop_map(
-        |((waker_syscall, argument, is_limited, limit_ms, beside_tid), users, stopped_by)| Wait {
+    (asked, users, stopper(), option::of(any::<String>())).prop_map(
+        |((waker_syscall, argument, is_limited, limit_ms, beside_tid), users, stopped_by, comm)| Wait {
             waker_syscall,
             argument,
             is_limited,
             limit_ms,
             beside_tid,
             stopped_by,
+            waker_comm: comm.map(Into::into),
             users,
             ..Wait::default()
         },

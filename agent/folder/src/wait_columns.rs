@@ -81,7 +81,15 @@ fn whereabouts() -> [Column<Wait>; 3] {
 }
 
 /// What the system call was asked for, and which threads had to do with the wait.
-fn asked() -> [Column<Wait>; 6] {
+fn asked() -> [Column<Wait>; 7] {
+    let waker_comm = Access::Word {
+        get: Box::new(|row: &Wait| row.waker_comm.as_ref().map(Untrusted::stored)),
+        set: Box::new(|row, word| {
+            row.waker_comm = Some(word.clone());
+            true
+        }),
+        optional: true,
+    };
     let stopped_by = Access::Word {
         get: Box::new(|row: &Wait| row.stopped_by.map(Stopper::name)),
         set: Box::new(|row, word| {
@@ -93,6 +101,11 @@ fn asked() -> [Column<Wait>; 6] {
     [
         optional32!(Wait: "waker_syscall", "number of the system call in which the waker ended the wait", waker_syscall),
         optional!(Wait: "argument", "first argument of the system call: a file descriptor, the address of a futex, a process", argument),
+        Column::new(
+            "waker_comm",
+            "the name of the waker, if the wait for it was long enough by itself",
+            waker_comm,
+        ),
         flag!(Wait: "is_limited", "the system call had a time limit", is_limited),
         optional32!(Wait: "limit_ms", "that limit, ms, if it is an argument of the call", limit_ms),
         optional32!(Wait: "beside_tid", "another thread of its process that a sample met on a CPU meanwhile", beside_tid),

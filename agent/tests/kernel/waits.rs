@@ -54,10 +54,13 @@ fn a_wait_for_one_of_many_is_explained_by_who_wrote(#[case] name: &'static str, 
             wait.account == Account::Sleep && wait.thread.tgid == reader.tgid && wait.thread.tid != reader.tid
         };
         let writer = seen.waits.iter().find(is_writer).expect("the writer slept").thread.tid;
+        let comm = seen.threads.iter().find(|thread| thread.id.tid == writer).map(|thread| &thread.comm);
         let polls = polls_of(&seen);
         let all = polls.len() as u64;
         let (by_writer, others): (Vec<_>, Vec<_>) =
             polls.into_iter().partition(|wait| wait.waker_tid == Some(writer));
+        let names: Vec<_> = by_writer.iter().filter_map(|wait| wait.waker_comm.as_ref()).collect();
+        assert!(!names.is_empty() && names.iter().all(|name| Some(*name) == comm), "{comm:?}: {names:?}");
         // It slept or waited for a CPU: one of these is the longest part.
         let right = by_writer.iter().filter(|wait| {
             wait.blame.is_some_and(|blame| {

@@ -225,6 +225,8 @@ pub struct WaitRecord {
     pub group: u64,
     /// Name of the thread that was on that CPU, ended by a zero byte.
     pub ran_before_comm: [u8; COMM_BYTES],
+    /// Name of the waker; zeros if the time before `ready_ns` was not long enough to be handed over by itself.
+    pub waker_comm: [u8; COMM_BYTES],
 }
 
 // Each field is a multiple of the next one's alignment, so records have no padding: sizes are plain sums.
@@ -237,4 +239,4 @@ const _: () = assert!(size_of::<TaskRecord>() == LEDGER + 16 + 16 + BESIDE + COM
 const _: () = assert!(BESIDE == 4 * ACTIVITIES + 8 + size_of::<Traffic>());
 const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96);
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 72 && MEMBERS.is_power_of_two());
-const _: () = assert!(size_of::<WaitRecord>() == 16 + 6 * 8 + 6 * 4 + 3 * 2 + 2 + 4 * 4 + COMM_BYTES);
+const _: () = assert!(size_of::<WaitRecord>() == 16 + 6 * 8 + 6 * 4 + 3 * 2 + 2 + 4 * 4 + 2 * COMM_BYTES);

@@ -118,7 +118,11 @@ pub(crate) fn tp_sched_waking(ctx: TracePointContext) -> u32 {
         // The waker's system call is not known here.
         let waker = waker::pack(bpf_get_current_pid_tgid() as u32, waker::UNSEEN.into());
         // SAFETY: a ledger in a map value; `waking` writes only its stamp.
-        unsafe { (*ledger).waking(now(), waker) };
+        unsafe {
+            let now_ns = now();
+            (*ledger).waking(now_ns, waker);
+            wait::note_waker(&*ledger, now_ns);
+        }
     }
     0
 }

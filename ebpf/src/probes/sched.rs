@@ -174,7 +174,11 @@ fn wakes<C: Arguments>(ctx: &C) -> i32 {
             // What a device ends needs no call.
             let is_for_others = (*ledger).account != Account::BlockIo as u8;
             let waker = if is_for_others { waker.with_its_call() } else { waker.alone() };
-            (*ledger).waking(bpf_ktime_get_ns(), waker);
+            let now_ns = bpf_ktime_get_ns();
+            (*ledger).waking(now_ns, waker);
+            if is_for_others {
+                wait::note_waker(&*ledger, now_ns);
+            }
         }
     }
     0

@@ -16,7 +16,7 @@ use super::{
     timeline::{Interval, wall_ns},
     waits::Notes,
 };
-use crate::phase::{Blame, InFlight, Phase, Wait};
+use crate::phase::{Blame, InFlight, Phase, Wait, WaitedIo};
 
 /// The span of a wait in this phase, at these times.
 pub(super) fn span(wait: &Wait, phase: &Phase, times: Interval, wall_offset_ns: i64) -> Span {
@@ -66,6 +66,7 @@ fn attributes(wait: &Wait, phase: &Phase) -> Vec<KeyValue> {
     ];
     let numbers = numbers.into_iter().filter_map(|(key, number)| Some(integer(key, u64::from(number?))));
     attributes.extend(numbers);
+    attributes.extend(wait.waker_comm.as_ref().map(|comm| text("guestscope.waker_comm", comm.to_string())));
     attributes.extend(wait.stopped_by.map(|by| text("guestscope.stopped_by", by.name())));
     if let Some(Blame { tid, account, stopped_by, ns, depth }) = wait.blame {
         attributes.extend([
@@ -76,25 +77,28 @@ fn attributes(wait: &Wait, phase: &Phase) -> Vec<KeyValue> {
         ]);
         attributes.extend(stopped_by.map(|by| text("guestscope.blame.stopped_by", by.name())));
     }
-    if let Some(io) = &wait.io {
-        attributes.extend([
-            text("guestscope.device", io.device.to_string()),
-            text("system.device", io.name.to_string()),
-            text("disk.io.direction", io.direction()),
-        ]);
-        if let Some(InFlight { reads, writes }) = io.in_flight {
-            attributes.push(integer("guestscope.reads_in_flight", u64::from(reads)));
-            attributes.push(integer("guestscope.writes_in_flight", u64::from(writes)));
-        }
-        if io.is_held {
-            attributes.push(integer("guestscope.io_held_back", 1));
-        }
-    }
+    attributes.extend(wait.io.as_ref().map(of_io).into_iter().flatten());
     if let Some(cgroup) = &wait.cgroup {
         attributes.push(text("guestscope.cgroup", cgroup.to_string()));
     }
     if !wait.ran_before_comm.is_empty() {
         attributes.push(text("guestscope.ran_before_comm", wait.ran_before_comm.to_string()));
+    }
+    attributes
+}
+
+fn of_io(io: &WaitedIo) -> Vec<KeyValue> {
+    let mut attributes = vec![
+        text("guestscope.device", io.device.to_string()),
+        text("system.device", io.name.to_string()),
+        text("disk.io.direction", io.direction()),
+    ];
+    if let Some(InFlight { reads, writes }) = io.in_flight {
+        attributes.push(integer("guestscope.reads_in_flight", u64::from(reads)));
+        attributes.push(integer("guestscope.writes_in_flight", u64::from(writes)));
+    }
+    if io.is_held {
+        attributes.push(integer("guestscope.io_held_back", 1));
     }
     attributes
 }

@@ -155,6 +155,7 @@ impl<W: Write> Packets<W> {
         ];
         annotations.extend(wait.syscall.map(|syscall| number("syscall", syscall.into())));
         annotations.extend(wait.waker_tid.map(|tid| number("waker_tid", tid.into())));
+        annotations.extend(wait.waker_comm.as_ref().map(|comm| word("waker_comm", &comm.plain())));
         annotations.extend(wait.stopped_by.map(|by| word("stopped_by", by.name())));
         if let Some(blame) = &wait.blame {
             annotations.push(number("blame_tid", blame.tid.into()));

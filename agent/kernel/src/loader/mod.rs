@@ -64,10 +64,11 @@ const WAKE_BYTES: u32 = 128 << 10;
 
 /// Maps with an element for each thread that can be tracked, and one for number 0, which is none. There are no
 /// more processes than threads.
-const PER_THREAD: [&str; 11] = [
+const PER_THREAD: [&str; 12] = [
     "LEDGERS",
     "BESIDE",
     "LAST_IOS",
+    "WAKERS",
     "FLIGHTS",
     "FREE",
     "STAGES",

@@ -103,6 +103,9 @@ pub struct Wait {
     pub cgroup_number: Option<u64>,
     /// The same by its path as the guest names it; none while that is not known.
     pub cgroup: Option<Untrusted>,
+    /// Name of the thread that ended this wait, as it was then; none where another thread ended none, or the
+    /// thread had waited for it for less than the threshold.
+    pub waker_comm: Option<Untrusted>,
     /// What had delayed the thread that ended this wait.
     pub blame: Option<Blame>,
     /// Its I/O on a block device when it left its CPU; none where it waited for the I/O of another thread.
@@ -170,6 +173,7 @@ impl Default for Wait {
             ns_tid: None,
             cgroup_number: None,
             cgroup: None,
+            waker_comm: None,
             blame: None,
             io: None,
         }

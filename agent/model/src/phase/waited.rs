@@ -95,9 +95,12 @@ impl Pairing {
             ns_tid: (record.ns_tid != 0).then_some(record.ns_tid),
             cgroup_number: (record.group != 0).then_some(record.group),
             cgroup: None,
+            waker_comm: None,
             blame: None,
             io: self.waited_for(thread, record, account),
         };
+        wait.waker_comm =
+            wait.waker_tid.map(|_| comm(&record.waker_comm)).filter(|name| !name.stored().is_empty());
         let mut counts = Counts::default();
         if wait.stopped_by.is_some() {
             counts.stopped_ns = wait.blocked_ns;

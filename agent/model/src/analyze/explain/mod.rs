@@ -208,6 +208,11 @@ impl Explanation {
                 let named = || Named { comm: wait.ran_before_comm.clone(), pid: wait.ran_before_tgid };
                 names.entry(wait.ran_before_tid).or_insert_with(named);
             }
+            if let (Some(tid), Some(comm)) = (wait.waker_tid, &wait.waker_comm)
+                && names.len() < NAMES
+            {
+                names.entry(tid).or_insert_with(|| Named { comm: comm.clone(), pid: 0 });
+            }
             match wait.root {
                 Some(root) => {
                     if let Some(&index) = index_of.get(&root) {

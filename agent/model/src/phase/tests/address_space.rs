@@ -22,11 +22,11 @@ fn waits_for_the_address_space_are_added_up() {
         200 10/10 end 262144
         230 10/10 exit
     ")), @"
-    wait behind stress  10/10  20..60    outside, fault 30, runq 10, woken by 11
-    wait behind stress  10/10  115..130  in phase 2 of 1, fault 10, runq 5, woken by 11
-    wait behind stress  10/10  140..150  in phase 2 of 1, other 5, runq 5, woken by 11
-    wait behind stress  10/10  170..180  in phase 1 of 1, other 8, runq 2, woken by 11
-    wait behind stress  10/10  182..190  in phase 1 of 1, other 6, runq 2, woken by 11
+    wait behind stress  10/10  20..60    outside, fault 30, runq 10, woken by 11 (cat)
+    wait behind stress  10/10  115..130  in phase 2 of 1, fault 10, runq 5, woken by 11 (cat)
+    wait behind stress  10/10  140..150  in phase 2 of 1, other 5, runq 5, woken by 11 (cat)
+    wait behind stress  10/10  170..180  in phase 1 of 1, other 8, runq 2, woken by 11 (cat)
+    wait behind stress  10/10  182..190  in phase 1 of 1, other 6, runq 2, woken by 11 (cat)
     request job #1      10/10  100..200  cpu 100, address_space_ns 23
       phase inner #1    10/10  110..160  cpu 50, address_space_ns 15
     thread python       10/10  0..230    cpu 230, address_space_ns 53, phases 2, exited

@@ -57,7 +57,8 @@ fn waited(wait: &Wait) -> [String; 4] {
         (Some(phase), Some(root)) => format!("in phase {phase} of {root}"),
         _ => "outside".to_owned(),
     };
-    let woken = wait.waker_tid.map_or(String::new(), |tid| format!("woken by {tid}"));
+    let name = wait.waker_comm.as_ref().map_or(String::new(), |comm| format!(" ({comm})"));
+    let woken = wait.waker_tid.map_or(String::new(), |tid| format!("woken by {tid}{name}"));
     let blocked = note(wait.account.name(), wait.blocked_ns);
     let (runq, throttled) = (note("runq", wait.runq_ns()), note("throttled", wait.throttled_ns));
     let blame = wait.blame.map_or(String::new(), |blame| {

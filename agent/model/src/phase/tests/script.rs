@@ -238,6 +238,7 @@ fn wait_record(line: &Line<'_>, live: &Live) -> WaitRecord {
         argument: 0,
         group: number("group=", 0),
         ran_before_comm: *b"stress\0\0\0\0\0\0\0\0\0\0",
+        waker_comm: *b"cat\0\0\0\0\0\0\0\0\0\0\0\0\0",
     }
 }
 

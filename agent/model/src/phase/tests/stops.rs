@@ -18,9 +18,9 @@ fn who_lets_a_stopped_thread_go_on_was_not_waited_for() {
         300 10/10 end 262144
     "), @"
     wait behind stress  10/11  120..180  outside, sleep 59, runq 1
-    wait behind stress  10/10  110..200  in phase 1 of 1, other 80, runq 10, stopped by signal, woken by 11
-    wait behind stress  10/10  205..210  in phase 1 of 1, other 4, runq 1, stopped by debugger, woken by 11
-    wait behind stress  10/10  215..220  in phase 1 of 1, other 4, runq 1, stopped by freezer, woken by 11
+    wait behind stress  10/10  110..200  in phase 1 of 1, other 80, runq 10, stopped by signal, woken by 11 (cat)
+    wait behind stress  10/10  205..210  in phase 1 of 1, other 4, runq 1, stopped by debugger, woken by 11 (cat)
+    wait behind stress  10/10  215..220  in phase 1 of 1, other 4, runq 1, stopped by freezer, woken by 11 (cat)
     request job #1      10/10  100..300  cpu 200, stopped_ns 88, helper's runq while waiting 1
     ");
 }

@@ -18,7 +18,7 @@ fn a_wait_lies_in_the_innermost_phase_of_its_thread() {
         230 10/10 wait sleep from=205 ready=228
     "), @"
     wait behind stress  10/10  105..110  in phase 1 of 1, runq 5
-    wait behind stress  10/10  125..150  in phase 2 of 1, lock 15, runq 10, woken by 11
+    wait behind stress  10/10  125..150  in phase 2 of 1, lock 15, runq 10, woken by 11 (cat)
     wait behind stress  10/10  165..190  in phase 1 of 1, runq 5, throttled 20
     request job #1      10/10  100..200  cpu 100
       phase inner #1    10/10  120..160  cpu 40
@@ -196,14 +196,14 @@ fn a_wait_for_another_thread_is_explained_by_what_that_one_was_kept_from() {
         300 10/11 wait lock from=130 ready=299 waker=20
     "), @"
     wait behind stress  20/20  120..150  outside, runq 5, throttled 25
-    wait behind stress  10/12  110..160  outside, lock 48, runq 2, woken by 20, for 20 in throttled 25, 1 away
-    wait behind stress  10/11  115..170  outside, other 54, runq 1, woken by 12, for 20 in throttled 25, 2 away
-    wait behind stress  10/10  105..180  in phase 1 of 1, lock 74, runq 1, woken by 11, for 20 in throttled 25, 3 away
+    wait behind stress  10/12  110..160  outside, lock 48, runq 2, woken by 20 (cat), for 20 in throttled 25, 1 away
+    wait behind stress  10/11  115..170  outside, other 54, runq 1, woken by 12 (cat), for 20 in throttled 25, 2 away
+    wait behind stress  10/10  105..180  in phase 1 of 1, lock 74, runq 1, woken by 11 (cat), for 20 in throttled 25, 3 away
     wait behind stress  10/10  181..190  in phase 1 of 1, sleep 8, runq 1
     request job #1      10/10  100..200  cpu 100, helper's runq while waiting 3
     thread python       20/20  12..210   cpu 198, exited
     process python      20/20  12..210   cpu 198
-    wait behind stress  10/11  130..300  outside, lock 169, runq 1, woken by 20
+    wait behind stress  10/11  130..300  outside, lock 169, runq 1, woken by 20 (cat)
     ");
 }
 
@@ -227,9 +227,9 @@ fn a_wait_that_an_interrupt_may_have_ended_is_explained_where_somebody_handed_so
         200 10/10 end 262144
     "), @"
     wait behind stress  10/11  105..120  outside, block_io 14, runq 1
-    wait behind stress  10/10  101..130  in phase 1 of 1, poll 28, runq 1, woken by 11, for 11 in block_io 14, 1 away
+    wait behind stress  10/10  101..130  in phase 1 of 1, poll 28, runq 1, woken by 11 (cat), for 11 in block_io 14, 1 away
     wait behind stress  10/11  131..140  outside, runq 9
-    wait behind stress  10/10  131..150  in phase 1 of 1, net 18, runq 1, woken by 11, for 11 in runq 9, 1 away
+    wait behind stress  10/10  131..150  in phase 1 of 1, net 18, runq 1, woken by 11 (cat), for 11 in runq 9, 1 away
     wait behind stress  10/11  151..160  outside, runq 9
     wait behind stress  10/10  151..170  in phase 1 of 1, poll 18, runq 1
     wait behind stress  10/11  171..180  outside, runq 9
@@ -256,8 +256,8 @@ fn a_wait_for_a_thread_that_has_ended_is_explained_by_what_that_one_was_kept_fro
     "), @"
     wait behind stress  10/11  105..120  outside, block_io 14, runq 1
     thread python       10/11  10..130   cpu 120, exited
-    wait behind stress  10/10  101..130  in phase 1 of 1, poll 28, runq 1, woken by 11, for 11 in block_io 14, 1 away
-    wait behind stress  10/10  110..140  in phase 1 of 1, poll 29, runq 1, woken by 11
+    wait behind stress  10/10  101..130  in phase 1 of 1, poll 28, runq 1, woken by 11 (cat), for 11 in block_io 14, 1 away
+    wait behind stress  10/10  110..140  in phase 1 of 1, poll 29, runq 1, woken by 11 (cat)
     request job #1      10/10  100..200  cpu 100, helper's runq while waiting 1, helper's block_io while waiting 14
     ");
 }
@@ -377,9 +377,9 @@ fn a_lock_in_memory_is_released_by_observed_threads_alone() {
         160 10/10 wait lock from=141 ready=149 waker=11 in=202
     "), @"
     wait behind stress  10/10  101..120  outside, lock 18, runq 1
-    wait behind stress  10/10  121..130  outside, lock 8, runq 1, woken by 11
-    wait behind stress  10/10  131..140  outside, lock 8, runq 1, woken by 99
+    wait behind stress  10/10  121..130  outside, lock 8, runq 1, woken by 11 (cat)
+    wait behind stress  10/10  131..140  outside, lock 8, runq 1, woken by 99 (cat)
     thread python       10/11  10..150   cpu 140, exited
-    wait behind stress  10/10  141..160  outside, lock 8, runq 11, woken by 11
+    wait behind stress  10/10  141..160  outside, lock 8, runq 11, woken by 11 (cat)
     ");
 }

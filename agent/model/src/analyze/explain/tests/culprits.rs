@@ -236,6 +236,20 @@ fn advice_is_on_what_the_waits_were_for(
     assert_eq!(advised.iter().map(|one| &one.advice).collect::<Vec<_>>(), [&advice]);
 }
 
+/// A stranger that ended a wait has the name that it had then, though it was never observed.
+#[test]
+fn a_stranger_that_ended_a_wait_has_a_name() {
+    let requests = run_with(Account::Other, 10_000_000);
+    let comm = Some("cat".into());
+    let long = Wait {
+        waker_tid: Some(77),
+        waker_comm: comm,
+        ..wait(&requests[94], Account::Other, [9_000_000, 0, 0])
+    };
+    let explanation = with_waits(explain(&requests, Wanted::Number(94)), vec![long]);
+    assert_eq!(explanation.threads.get(&77).map(|named| named.comm.stored()), Some("cat"));
+}
+
 /// What a thread waits for is another thread's work, a write, or others' I/O: advice differs.
 #[rstest]
 #[case::of_a_thread(Account::Other, Some(kept(Account::Cpu, None)), None, 0, advice::OF_A_THREAD)]
