@@ -30,7 +30,11 @@ fn run(interpreter: &str, program: &str, arguments: &[&str]) -> Option<String> {
     let path = folders.map(|folder| folder.display().to_string()).join(":");
     let mut python = Command::new(interpreter);
     python.arg(tests().join("python_sources").join(program)).args(arguments);
-    python.env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1").env_remove("GUESTSCOPE_MARK");
+    python
+        .env("PYTHONPATH", path)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env_remove("GUESTSCOPE_MARK")
+        .env_remove("GUESTSCOPE_PYTHON");
     let output = python.output().ok()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));

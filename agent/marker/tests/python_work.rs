@@ -25,7 +25,7 @@ fn a_program_has_the_phases_of_its_libraries(#[case] program: &str) {
     let path = format!("{}:{}", library::package().join("python").display(), folder.display());
     let mut python = Command::new("python3");
     python.arg(folder.join(program)).env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
-    python.env_remove("GUESTSCOPE_MARK").env_remove("GUESTSCOPE_ROUTES");
+    python.env_remove("GUESTSCOPE_MARK").env_remove("GUESTSCOPE_PYTHON").env_remove("GUESTSCOPE_ROUTES");
     let Ok(output) = python.output() else { return skipped(program, "there is no python3") };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));

@@ -41,6 +41,17 @@ fn what_is_not_asked_for_is_not_there(#[case] words: &[&str], #[case] without: &
     assert_eq!(python.map(|one| one["off"].as_str()), Some(Some("not asked for")), "{said}");
 }
 
+/// Full collections within phases are phases; others, and those outside, are none.
+#[test]
+fn a_full_garbage_collection_is_a_phase_of_its_request() {
+    let test = "python_auto::a_full_garbage_collection_is_a_phase_of_its_request";
+    let (Some(ground), Some(python)) = (Ground::new(test), python(test)) else { return };
+    let script = file("tests/data/e2e/python_collects.py");
+    let done = ground.run().program(python).word(script).finish().expect(0);
+    let (without, with) = ("serve:ended work:ended", "serve:ended work:ended garbage collection:ended");
+    assert_eq!(done.seen().endings(), [without, without, with, with]);
+}
+
 /// A program still finds its own `sitecustomize`.
 #[test]
 fn a_sitecustomize_of_the_programs_own_runs() {
