@@ -4,6 +4,7 @@ Collections of younger objects are left out: there may be thousands in a second,
 """
 
 import gc
+import sys
 
 from .. import phases
 from . import work
@@ -19,7 +20,9 @@ class _Collections:
 
     def __call__(self, moment, info):
         try:
-            if moment == "start" and info.get("generation") == _FULL and work.is_inside():
+            # The last collections, as the interpreter ends, may not come back to tell of their end.
+            is_full = info.get("generation") == _FULL and not sys.is_finalizing()
+            if moment == "start" and is_full and work.is_inside():
                 self._token = phases.begin("garbage collection")
             elif moment == "stop" and self._token:
                 token, self._token = self._token, 0
