@@ -73,6 +73,22 @@ macro_rules! name {
         })
     };
 }
+macro_rules! optional_name {
+    ($row:ty: $name:literal, $help:literal, $field:ident) => {
+        Column::new(
+            $name,
+            $help,
+            Access::Word {
+                get: Box::new(|row: &$row| row.$field.as_ref().map(Untrusted::stored)),
+                set: Box::new(|row: &mut $row, word| {
+                    row.$field = Some(word.clone());
+                    true
+                }),
+                optional: true,
+            },
+        )
+    };
+}
 /// Placeholder in rows that are about to be filled.
 pub(super) static NO_WORD: LazyLock<Untrusted> = LazyLock::new(Untrusted::default);
 

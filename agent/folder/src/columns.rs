@@ -26,18 +26,7 @@ macro_rules! label {
     ($name:literal, $help:literal, $field:ident) => {
         Column {
             at_close: true,
-            ..Column::new(
-                $name,
-                $help,
-                Access::Word {
-                    get: Box::new(|row: &PhaseRow| row.$field.as_ref().map(Untrusted::stored)),
-                    set: Box::new(|row, word| {
-                        row.$field = Some(word.clone());
-                        true
-                    }),
-                    optional: true,
-                },
-            )
+            ..optional_name!(PhaseRow: $name, $help, $field)
         }
     };
 }

@@ -65,31 +65,15 @@ fn wait() -> Vec<Column<Wait>> {
 
 /// The thread in its own PID namespace, and its control group.
 fn whereabouts() -> [Column<Wait>; 3] {
-    let path = Access::Word {
-        get: Box::new(|row: &Wait| row.cgroup.as_ref().map(Untrusted::stored)),
-        set: Box::new(|row, word| {
-            row.cgroup = Some(word.clone());
-            true
-        }),
-        optional: true,
-    };
     [
         optional32!(Wait: "ns_tid", "its thread ID in its own PID namespace", ns_tid),
         optional!(Wait: "cgroup_number", "the control group that limits its CPU time, by its directory's inode", cgroup_number),
-        Column::new("cgroup", "the path of that group in the guest", path),
+        optional_name!(Wait: "cgroup", "the path of that group in the guest", cgroup),
     ]
 }
 
 /// What the system call was asked for, and which threads had to do with the wait.
 fn asked() -> [Column<Wait>; 7] {
-    let waker_comm = Access::Word {
-        get: Box::new(|row: &Wait| row.waker_comm.as_ref().map(Untrusted::stored)),
-        set: Box::new(|row, word| {
-            row.waker_comm = Some(word.clone());
-            true
-        }),
-        optional: true,
-    };
     let stopped_by = Access::Word {
         get: Box::new(|row: &Wait| row.stopped_by.map(Stopper::name)),
         set: Box::new(|row, word| {
@@ -101,11 +85,7 @@ fn asked() -> [Column<Wait>; 7] {
     [
         optional32!(Wait: "waker_syscall", "number of the system call in which the waker ended the wait", waker_syscall),
         optional!(Wait: "argument", "first argument of the system call: a file descriptor, the address of a futex, a process", argument),
-        Column::new(
-            "waker_comm",
-            "the name of the waker, if the wait for it was long enough by itself",
-            waker_comm,
-        ),
+        optional_name!(Wait: "waker_comm", "the name of the waker, if the wait for it was long enough by itself", waker_comm),
         flag!(Wait: "is_limited", "the system call had a time limit", is_limited),
         optional32!(Wait: "limit_ms", "that limit, ms, if it is an argument of the call", limit_ms),
         optional32!(Wait: "beside_tid", "another thread of its process that a sample met on a CPU meanwhile", beside_tid),

@@ -75,9 +75,9 @@ fn assert_cut_off(seen: &Seen, phase: &Phase, ending: Ending) {
     assert_eq!(phase.suspended_ns, 0, "all of it is known: {phase:?}");
 }
 
-/// An edge may read the sums of a process while a thread leaves it, and says so then.
+/// An edge may read the sums of a process while a thread leaves it, and says so then; one thread leaves.
 fn only(losses: PairingLosses, seen: &Seen) {
-    let sums_torn = seen.kernel.sums_torn;
+    let sums_torn = seen.kernel.sums_torn.min(1);
     assert_eq!(seen.kernel, KernelLosses { sums_torn, ..KernelLosses::default() });
     assert_eq!(seen.pairing, losses);
     assert_eq!(seen.slots_held, 0);

@@ -93,7 +93,10 @@ fn half_of_the_slowest_is_not_most_of_them() {
 /// Parts of every tenth request, us; the others have none of them.
 #[rstest]
 #[case::two_and_a_little([450, 400, 150, 0], &[("runq", 450_000), ("block_io", 400_000), ("lock", 150_000)])]
-#[case::no_more_than_three([350, 250, 210, 190], &[("runq", 350_000), ("block_io", 250_000), ("lock", 210_000)])]
+#[case::no_more_than_three(
+    [350, 250, 210, 190],
+    &[("runq", 350_000), ("block_io", 250_000), ("lock", 210_000)]
+)]
 #[case::much_of_one_and_crumbs([490, 140, 140, 140], &[("runq", 490_000)])]
 fn causes_that_all_slow_requests_have_in_common_are_named_together(
     #[case] parts: [u64; 4],

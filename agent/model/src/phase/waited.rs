@@ -68,6 +68,8 @@ impl Pairing {
         let may_be_theirs =
             !ender::is_in_memory(record.syscall) || self.threads.knows(waker::tid(record.waker));
         let is_ended = ender::can_end(account, waker_syscall) && may_be_theirs;
+        let waker_tid = Some(waker::tid(record.waker)).filter(|tid| *tid != 0 && is_ended);
+        let waker_comm = waker_tid.map(|_| comm(&record.waker_comm)).filter(|name| !name.is_empty());
         let mut wait = Wait {
             phase,
             root,
@@ -81,7 +83,7 @@ impl Pairing {
             stopped_by: Stopper::of(record.header.flags),
             left_cpu: u32::from(record.left_cpu),
             cpu: u32::from(record.cpu),
-            waker_tid: Some(waker::tid(record.waker)).filter(|tid| *tid != 0 && is_ended),
+            waker_tid,
             waker_syscall: (is_ended && waker_syscall != waker::UNSEEN).then(|| u32::from(waker_syscall)),
             argument: (record.syscall != NO_SYSCALL).then_some(record.argument),
             is_limited: record.header.flags & WAIT_LIMITED != 0,
@@ -95,12 +97,10 @@ impl Pairing {
             ns_tid: (record.ns_tid != 0).then_some(record.ns_tid),
             cgroup_number: (record.group != 0).then_some(record.group),
             cgroup: None,
-            waker_comm: None,
+            waker_comm,
             blame: None,
             io: self.waited_for(thread, record, account),
         };
-        wait.waker_comm =
-            wait.waker_tid.map(|_| comm(&record.waker_comm)).filter(|name| !name.stored().is_empty());
         let mut counts = Counts::default();
         if wait.stopped_by.is_some() {
             counts.stopped_ns = wait.blocked_ns;

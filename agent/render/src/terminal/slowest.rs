@@ -144,16 +144,11 @@ fn longest_wait(slow: &Slow) -> Option<String> {
     Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))
 }
 
-/// Verb for a thread that other threads waited for: the same as for requests, except where that would be too
-/// strong or too weak.
-pub(super) const fn did(account: Account) -> &'static str {
-    looks::of(account).did
-}
-
-/// The same for a thread that may have been stopped.
+/// Verb for a thread that other threads waited for: what had stopped it, or the same as for requests, except
+/// where that would be too strong or too weak.
 pub(super) fn kept(blame: Blame) -> String {
     let stopped = blame.stopped_by.map(|by| format!("was {}", waits_for::stopped(by, None)));
-    stopped.unwrap_or_else(|| did(blame.account).to_owned())
+    stopped.unwrap_or_else(|| looks::of(blame.account).did.to_owned())
 }
 
 /// `, for thread 4711, which was throttled for 6.00 ms of it`.

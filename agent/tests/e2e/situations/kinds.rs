@@ -38,34 +38,27 @@ pub(super) struct Kind {
 type Texts = &'static [&'static str];
 
 const fn kind(name: &'static str, causes: Texts, culprits: Texts, advice: Texts) -> Kind {
-    let expect = Expect::Cause { causes, culprits, advice };
-    Kind {
-        name,
-        ms: (20, 40),
-        expect,
-        never: &[],
-        options: &[],
-        is_beside: false,
-        has_own_work: false,
-        is_quick: false,
-    }
+    Kind::of(name, Expect::Cause { causes, culprits, advice })
 }
 
 const fn said(name: &'static str, summary: Texts, explain: Texts) -> Kind {
-    let expect = Expect::Said { summary, explain };
-    Kind {
-        name,
-        ms: (20, 40),
-        expect,
-        never: &[],
-        options: &[],
-        is_beside: false,
-        has_own_work: false,
-        is_quick: false,
-    }
+    Kind::of(name, Expect::Said { summary, explain })
 }
 
 impl Kind {
+    const fn of(name: &'static str, expect: Expect) -> Self {
+        Self {
+            name,
+            ms: (20, 40),
+            expect,
+            never: &[],
+            options: &[],
+            is_beside: false,
+            has_own_work: false,
+            is_quick: false,
+        }
+    }
+
     const fn quick(self) -> Self {
         Self { is_quick: true, ..self }
     }

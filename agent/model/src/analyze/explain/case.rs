@@ -256,27 +256,28 @@ impl Case {
         let start_ns = self.start_ns;
         let parts = &mut self.phases[index].parts;
         for (account, from_ns, ns) in portions(wait).into_iter().filter(|portion| portion.2 > 0) {
-            let guilty = match (holder, account == wait.account) {
-                (Some(holder), true) => vec![(holder.clone(), ns)],
-                (Some(_), false) | (None, _) => Culprit::of(wait, account, ns),
+            // Before the thread could run; what is said of the wait's end is said of that.
+            let is_block = account == wait.account;
+            let guilty = match holder.filter(|_| is_block) {
+                Some(holder) => vec![(holder.clone(), ns)],
+                None => Culprit::of(wait, account, ns),
             };
-            let of_ns = wait.blame.filter(|_| account == wait.account).map_or(0, |blame| blame.ns.min(ns));
-            // A wait that another cause explains is listed with both.
-            let blamed =
-                wait.blame.filter(|_| account == wait.account).map(|blame| Cause::Helper(blame.account));
-            let is_for_memory = account == wait.account && waits_for_address_space(wait);
-            let of_memory = is_for_memory.then_some(Cause::AddressSpace);
-            let is_stop = account == wait.account && wait.stopped_by.is_some();
-            let of_stops = is_stop.then_some(Cause::Stopped);
+            let blame = wait.blame.filter(|_| is_block);
+            let of_ns = blame.map_or(0, |blame| blame.ns.min(ns));
             // What comes out of the account is listed with the other cause alone.
-            let instead =
-                of_memory.or(of_stops).filter(|cause| parts.iter().any(|part| part.cause == *cause));
-            let causes = [Some(instead.unwrap_or(Cause::Account(account))), blamed];
-            for cause in causes.into_iter().flatten() {
+            let instead = match () {
+                () if is_block && waits_for_address_space(wait) => Some(Cause::AddressSpace),
+                () if is_block && wait.stopped_by.is_some() => Some(Cause::Stopped),
+                () => None,
+            };
+            let instead = instead.filter(|cause| parts.iter().any(|part| part.cause == *cause));
+            let own = instead.unwrap_or(Cause::Account(account));
+            // A wait that a helper explains is listed with both.
+            for cause in [Some(own), blame.map(|blame| Cause::Helper(blame.account))].into_iter().flatten() {
                 if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
                     let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
                     waits.add(wait, from_ns.saturating_sub(start_ns), ns, &guilty, of_ns);
-                    if account == wait.account {
+                    if is_block {
                         waits.add_call(wait, ns);
                     }
                 }

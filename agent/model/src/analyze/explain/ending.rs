@@ -108,19 +108,16 @@ impl Explained {
     pub fn headline(&self, group: &Group) -> Headline {
         let Some((tail, leading)) = self.leading() else { return group.headline.clone() };
         let rank = |cause: Cause| tail.causes.iter().position(|one| one.cause == cause);
-        let is_led = matches!(&group.headline, Headline::Cause { cause, .. } if *cause == leading.cause);
-        if let Some(shared) = Headline::shared(slow_of(group)).and_then(|shared| led(shared, leading.cause))
-            && !is_led
-            && !matches!(group.headline, Headline::Mixed { .. })
-        {
-            return shared;
-        }
         let mut causes = match &group.headline {
-            Headline::Cause { .. } if !is_led => dominated(group),
-            Headline::Shared { .. } => dominated(group),
             Headline::Mixed { causes, .. } => causes.clone(),
-            Headline::Cause { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => {
-                return group.headline.clone();
+            Headline::Cause { cause, .. } if *cause == leading.cause => return group.headline.clone(),
+            Headline::TooFew { .. } | Headline::Alike { .. } => return group.headline.clone(),
+            Headline::Cause { .. } | Headline::Shared { .. } => {
+                let shared = Headline::shared(slow_of(group));
+                if let Some(led) = shared.and_then(|shared| led(shared, leading.cause)) {
+                    return led;
+                }
+                dominated(group)
             }
         };
         if causes.iter().all(|(cause, _)| *cause != leading.cause) {

@@ -99,20 +99,23 @@ impl Explained {
         most.is_some_and(|most| libc::c_long::from(most.syscall) == libc::SYS_sched_yield)
     }
 
-    /// By how much a count of the explained requests, in parts of this cause, is above the typical one.
-    fn more(&self, cause: Cause, metric: Metric) -> f64 {
+    /// The counts of the explained requests in parts of this cause.
+    fn counts(&self, cause: Cause) -> impl Iterator<Item = &Compared> {
         let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
-        let counts = parts.filter(|part| part.cause == cause).flat_map(|part| &part.evidence.counts);
-        counts.filter(|one| one.metric == metric).map(|one| one.count as f64 - one.typical).sum()
+        parts.filter(move |part| part.cause == cause).flat_map(|part| &part.evidence.counts)
+    }
+
+    /// By how much such a count, summed up, is above the typical one.
+    fn more(&self, cause: Cause, metric: Metric) -> f64 {
+        let counts = self.counts(cause).filter(|one| one.metric == metric);
+        counts.map(|one| one.count as f64 - one.typical).sum()
     }
 
     /// Whether the explained requests had more major faults, or more I/Os, than a typical one where a cause
     /// took longer: waits too short to be recorded name no device.
     fn read_more(&self, cause: Cause) -> bool {
-        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
-        let counts = parts.filter(|part| part.cause == cause).flat_map(|part| &part.evidence.counts);
         let is_of_reads = |one: &&Compared| matches!(one.metric, Metric::FaultMajor | Metric::BlockIo);
-        counts.filter(is_of_reads).any(|one| one.count as f64 >= one.typical + 1.0)
+        self.counts(cause).filter(is_of_reads).any(|one| one.count as f64 >= one.typical + 1.0)
     }
 
     /// Whether at least half of the page faults beyond the usual had to read.

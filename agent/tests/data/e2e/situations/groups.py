@@ -16,7 +16,8 @@ def mount_of(controller):
         _, at, kind, options = line.split()[:4]
         if kind == "cgroup" and controller in options.split(","):
             return at, False
-        if kind == "cgroup2" and controller in open(at + "/cgroup.controllers").read().split():
+        # Version 2 has the freezer in each group, without a controller.
+        if kind == "cgroup2" and controller in open(at + "/cgroup.controllers").read().split() + ["freezer"]:
             both = at, True
     assert both, "no control groups with " + controller
     return both
@@ -30,13 +31,14 @@ class Group:
         self.home = "%s/guestscope-situation-%d" % (mount, os.getpid())
         self.mount, self.inner = mount, self.home + below
         os.makedirs(self.inner)
-        if self.is_new:
+        if self.is_new and settings:
             self.write(mount, "cgroup.subtree_control", "+" + controller)
         for old, new in settings:
             name, value = new if self.is_new else old
             self.write(self.home, name, value)
         facts["group"] = self.home[len(mount):]
-        facts["group_file"] = settings[-1][1 if self.is_new else 0][0]
+        if settings:
+            facts["group_file"] = settings[-1][1 if self.is_new else 0][0]
         self.write(self.inner, "cgroup.procs", "0")
         self.pid = os.getpid()
         atexit.register(self.remove)
@@ -151,22 +153,16 @@ class Frozen(Situation):
     """Somebody freezes the group meanwhile, and thaws it."""
 
     def __init__(self):
-        is_new = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
-        self.mount = "/sys/fs/cgroup" if is_new else mount_of("freezer")[0]
-        self.home = "%s/guestscope-situation-%d" % (self.mount, os.getpid())
-        self.switch = ("cgroup.freeze", "1", "0") if is_new else ("freezer.state", "FROZEN", "THAWED")
-        os.makedirs(self.home)
-        # The child stays outside.
+        self.group = Group("freezer", [])
         self.pauser = Child("pauser", self.pause)
-        Group.write(self.home, "cgroup.procs", "0")
-        self.pid = os.getpid()
-        atexit.register(self.remove)
+        self.group.write(self.group.mount, "cgroup.procs", str(self.pauser.pid))
 
     def pause(self, ms):
-        file, freeze, thaw = self.switch
-        Group.write(self.home, file, freeze)
+        new, old = ("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")
+        file, freeze, thaw = new if self.group.is_new else old
+        self.group.write(self.group.home, file, freeze)
         sleep(ms)
-        Group.write(self.home, file, thaw)
+        self.group.write(self.group.home, file, thaw)
 
     def hit(self, ms):
         self.pauser.ask(ms)
@@ -174,11 +170,6 @@ class Frozen(Situation):
 
     def spared(self):
         burn(6)
-
-    def remove(self):
-        if os.getpid() == self.pid:
-            Group.write(self.mount, "cgroup.procs", str(self.pid))
-            os.rmdir(self.home)
 
 
 KINDS = {

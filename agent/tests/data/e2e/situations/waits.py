@@ -228,18 +228,22 @@ class LoopSleeps(Situation):
         self.loop.run_until_complete(asyncio.sleep(0))
 
 
+def stopper(pid):
+    """A process that stops another one for a while."""
+
+    def stop(ms):
+        os.kill(pid, signal.SIGSTOP)
+        sleep(ms)
+        os.kill(pid, signal.SIGCONT)
+
+    return Child("stopper", stop)
+
+
 class Stopped(Situation):
     """A process stops it by a signal for a while."""
 
     def __init__(self):
-        main = os.getpid()
-
-        def stop(ms):
-            os.kill(main, signal.SIGSTOP)
-            sleep(ms)
-            os.kill(main, signal.SIGCONT)
-
-        self.stopper = Child("stopper", stop)
+        self.stopper = stopper(os.getpid())
 
     def hit(self, ms):
         self.stopper.ask(ms)
@@ -322,12 +326,7 @@ class StoppedPeer(Situation):
             os._exit(0)
         there.close()
         facts["reranker_pid"] = self.peer
-        self.stopper = Child("stopper", self.stop)
-
-    def stop(self, ms):
-        os.kill(self.peer, signal.SIGSTOP)
-        sleep(ms)
-        os.kill(self.peer, signal.SIGCONT)
+        self.stopper = stopper(self.peer)
 
     def before(self, ms):
         self.stopper.ask(ms)
@@ -345,9 +344,7 @@ class SmallWrites(Situation):
     """A message in two writes: the second waits for the acknowledgement of the first, for 40 ms."""
 
     def __init__(self):
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(1)
+        listener = socket.create_server(("127.0.0.1", 0))
         peer = os.fork()
         if peer == 0:
             call_itself("features")
