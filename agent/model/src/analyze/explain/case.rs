@@ -256,7 +256,6 @@ impl Case {
         let start_ns = self.start_ns;
         let parts = &mut self.phases[index].parts;
         for (account, from_ns, ns) in portions(wait).into_iter().filter(|portion| portion.2 > 0) {
-            // Before the thread could run; what is said of the wait's end is said of that.
             let is_block = account == wait.account;
             let guilty = match holder.filter(|_| is_block) {
                 Some(holder) => vec![(holder.clone(), ns)],
