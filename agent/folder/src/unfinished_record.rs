@@ -5,7 +5,7 @@ use guestscope_contract::Account;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    phase::{AllUnfinished, Doing, Fate, OpenWait, Others, ThreadId, UNFINISHED, Unfinished},
+    phase::{AllUnfinished, Doing, Fate, OpenWait, Others, Stopper, ThreadId, UNFINISHED, Unfinished},
     untrusted::Untrusted,
 };
 
@@ -53,6 +53,8 @@ pub struct OpenRecord {
     pub since_ns: u64,
     /// The system call of a wait.
     pub syscall: Option<u32>,
+    /// What had stopped the thread: signal, debugger or freezer.
+    pub stopped_by: Option<String>,
     /// What a wait was for.
     pub object: Option<Untrusted>,
     /// Whether only threads of its process could end the wait.
@@ -109,6 +111,7 @@ impl From<&Unfinished> for OpenRecord {
             state: state.to_owned(),
             since_ns,
             syscall: wait.and_then(|wait| wait.syscall),
+            stopped_by: wait.and_then(|wait| wait.stopped_by).map(|by| by.name().to_owned()),
             object: wait.and_then(|wait| wait.object.clone()),
             is_private: wait.and_then(|wait| wait.is_private),
             others: one.others.map(|others| others.alive),
@@ -128,6 +131,7 @@ impl From<&OpenRecord> for Unfinished {
             (_, Some(account)) => Doing::Waits(OpenWait {
                 account,
                 syscall: record.syscall,
+                stopped_by: record.stopped_by.as_deref().and_then(Stopper::named),
                 since_ns,
                 object: record.object.clone(),
                 is_private: record.is_private,
@@ -177,6 +181,7 @@ mod tests {
         let wait = OpenWait {
             account: Account::Lock,
             syscall: Some(202),
+            stopped_by: Some(Stopper::Freezer),
             since_ns: 2_500,
             object: Some("pipe:[1]".into()),
             is_private: Some(true),

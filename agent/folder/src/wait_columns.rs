@@ -77,7 +77,7 @@ fn asked() -> [Column<Wait>; 7] {
     let stopped_by = Access::Word {
         get: Box::new(|row: &Wait| row.stopped_by.map(Stopper::name)),
         set: Box::new(|row, word| {
-            row.stopped_by = stopper(word.stored());
+            row.stopped_by = Stopper::named(word.stored());
             row.stopped_by.is_some()
         }),
         optional: true,
@@ -148,10 +148,6 @@ fn by_name(word: &str) -> Option<Account> {
     Account::ALL.into_iter().find(|account| account.name() == word)
 }
 
-fn stopper(word: &str) -> Option<Stopper> {
-    Stopper::ALL.into_iter().find(|by| by.name() == word)
-}
-
 /// The explanation of a wait for another thread; its columns are set together or not at all.
 fn blame() -> impl Iterator<Item = Column<Wait>> {
     const NOBODY: Blame = Blame { tid: 0, account: Account::Runq, stopped_by: None, ns: 0, depth: 0 };
@@ -171,7 +167,7 @@ fn blame() -> impl Iterator<Item = Column<Wait>> {
     let stopped_by = Access::Word {
         get: Box::new(|row: &Wait| row.blame.and_then(|blame| blame.stopped_by).map(Stopper::name)),
         set: Box::new(|row, word| {
-            let stopper = stopper(word.stored());
+            let stopper = Stopper::named(word.stored());
             of(row).stopped_by = stopper;
             stopper.is_some()
         }),

@@ -215,7 +215,7 @@ mod tests {
         let thread = ThreadId { tid: told.recv().expect("it runs"), tgid: std::process::id(), born_ns: 0 };
         let syscall = u32::try_from(libc::SYS_futex).ok();
         let (account, since_ns) = (Account::Lock, 1);
-        let wait = OpenWait { account, syscall, since_ns, object: None, is_private: None };
+        let wait = OpenWait { account, syscall, stopped_by: None, since_ns, object: None, is_private: None };
         let one = Unfinished {
             id: 1,
             name: "serve".into(),

@@ -331,7 +331,7 @@ fn without_a_slot_a_thread_is_counted_as_missed() {
     });
 }
 
-/// Whoever gives the name: threads of a pool are born with their maker's.
+/// Any thread may give the name: threads of a pool are born with their maker's.
 #[rstest]
 #[case::by_types(Case::new("renamed"))]
 #[case::without_types(Case::new("renamed").by_file(KERNEL_BTF))]

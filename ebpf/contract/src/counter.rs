@@ -34,7 +34,7 @@ pub enum Counter {
     Tick = 13,
     /// A thread without a slot, of a process that is observed, marked something.
     UntrackedMark = 14,
-    /// That mark was the begin of a request.
+    /// That mark was the beginning of a request.
     UntrackedRequest = 15,
     /// The event ring was full at a task's new name.
     LostRename = 16,

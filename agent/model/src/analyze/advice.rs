@@ -21,6 +21,8 @@ pub const QUEUED: &str = "block_io.queued";
 pub const WRITES: &str = "block_io.write";
 /// Key of the advice on waits for a peer that waited for a socket itself.
 pub const BOTH_WAIT: &str = "net.both_wait";
+/// Key of the advice on waits for threads that had no CPU.
+pub const PEER_QUEUED: &str = "wait.peer_queued";
 /// Key of the advice on waits that ended as another thread did something.
 pub const OF_A_THREAD: &str = "other.thread";
 /// Key of the advice on calls of `sched_yield`.
@@ -33,6 +35,14 @@ pub const HELD_BACK: &str = "block_io.held_back";
 pub const WITHOUT_READS: &str = "fault.without_reads";
 /// Key of the advice on waits for the lock of the address space.
 pub const ADDRESS_SPACE: &str = "address_space";
+/// Key of the advice on waits for that lock which a process outside held.
+pub const FROM_OUTSIDE: &str = "address_space.outside";
+/// Key of the advice on requests that hang while no thread of their process is alive to wake them.
+pub const ALONE: &str = "hung.alone";
+/// Key of the advice on requests that hang while all threads of their process wait for locks.
+pub const DEADLOCK: &str = "hung.deadlock";
+/// Key of the advice on busy-waiting in libraries that other advice has named.
+pub const SPINNING_AS_TOLD: &str = "cpu.spin.as_told";
 /// Key of the advice on phases whose thread did other work while they were suspended.
 pub const HELD_UP: &str = "suspended.held";
 /// Key of the advice on other waits that were all too short to be recorded.
@@ -192,7 +202,7 @@ mod tests {
     /// Keys by whose processes had the CPU.
     const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
     /// Those of what most waits of a cause were for.
-    const OF_WAITS: [&str; 11] = [
+    const OF_WAITS: [&str; 13] = [
         IN_FLIGHT,
         HELD_BACK,
         QUEUED,
@@ -204,19 +214,23 @@ mod tests {
         OF_A_THREAD,
         ON_THE_WAY,
         BOTH_WAIT,
+        PEER_QUEUED,
+        FROM_OUTSIDE,
     ];
     /// Those with libraries that busy-wait.
     const OF_SPINNERS: [&str; 2] = [SPINNING, OWN_SPINNING];
 
     /// Those on a phase and on a system call with names of their own.
-    const OF_NAMES: [&str; 2] = [COLLECTOR, YIELDS];
+    const OF_NAMES: [&str; 3] = [COLLECTOR, YIELDS, SPINNING_AS_TOLD];
+    /// Those on requests without an end.
+    const OF_HUNG: [&str; 2] = [ALONE, DEADLOCK];
 
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {
         let table = parse(TEXT).expect("the table is ours");
         let of_counts =
             OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS).chain(OF_WAITS).chain(OF_SPINNERS);
-        let of_counts = of_counts.chain(STOPPED).chain(OF_NAMES);
+        let of_counts = of_counts.chain(STOPPED).chain(OF_NAMES).chain(OF_HUNG);
         let causes: Vec<&str> = Cause::all().map(Cause::name).chain(of_counts).collect();
         for cause in &causes {
             assert!(for_cause(cause).is_some(), "no advice for {cause}");

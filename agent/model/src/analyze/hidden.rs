@@ -4,10 +4,15 @@
 //! Yields [`Hidden`]. A request hangs if it has been open for ten times as long as nearly all of its kind
 //! take, and for a second at least.
 
-use crate::phase::{AllUnfinished, Unfinished};
+use guestscope_contract::Account;
+
+use crate::phase::{AllUnfinished, Doing, Others, Unfinished};
 use crate::untrusted::Untrusted;
 
-use super::summary::Summary;
+use super::{
+    advice::{self, Advice},
+    summary::Summary,
+};
 
 /// Times the 99th percentile (the longest of fewer than 100 requests) beyond which a request hangs.
 const TIMES: u64 = 10;
@@ -48,6 +53,25 @@ pub struct Openly<'a> {
     pub longest: &'a Unfinished,
 }
 
+impl Openness {
+    /// What to do about such a request, where that follows from what it waits for.
+    pub fn advice(self, one: &Unfinished) -> Option<Advice> {
+        let Doing::Waits(wait) = &one.doing else { return None };
+        if self == Openness::InFlight {
+            return None;
+        }
+        if let Some(by) = wait.stopped_by {
+            return advice::for_cause(advice::of_stops(by));
+        }
+        let Others { alive, locked } = one.others.filter(|_| wait.account == Account::Lock)?;
+        match alive {
+            0 if wait.is_private != Some(false) => advice::for_cause(advice::ALONE),
+            1.. if locked >= alive => advice::for_cause(advice::DEADLOCK),
+            _ => None,
+        }
+    }
+}
+
 /// Marks that are in no phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Untracked {
@@ -75,6 +99,12 @@ pub struct Hidden {
 }
 
 impl Hidden {
+    /// For how long the longest request hung that hangs or did not end by itself, ns; 0 without one.
+    pub fn hung_ns(&self) -> u64 {
+        let hung = self.requests.iter().filter(|(openness, _)| *openness != Openness::InFlight);
+        hung.map(|(_, one)| one.age_ns()).max().unwrap_or(0)
+    }
+
     /// Judges requests without an end by those that have one.
     pub fn new(all: AllUnfinished, untracked: Untracked, summary: Option<&Summary>) -> Self {
         let AllUnfinished { open, ended, requests } = all;

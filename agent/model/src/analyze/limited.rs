@@ -85,7 +85,7 @@ pub fn explaining<'a>(cause: Cause, spans: &[Span], limits: &'a [Limit]) -> Vec<
         spans.iter().map(|span| line.between(span.begin_ns, span.end_ns)).sum()
     };
     let held_ns: f64 = spans.iter().map(|span| span.held_ns as f64).sum();
-    // Of several limits it is not known which one held an I/O back.
+    // Which one of several limits held an I/O back is not known.
     let is_only = limits.iter().filter(|limit| limit.kind == Kind::Io).count() == 1;
     let has_held = is_only && held_ns > 0.0 && held_ns >= all_ns * ENOUGH;
     chosen(cause, limits, |limit| {

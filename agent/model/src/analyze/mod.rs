@@ -30,6 +30,7 @@ mod live;
 pub mod moves;
 mod needs;
 mod pattern;
+mod peers;
 mod quantiles;
 mod rows;
 pub mod spinners;
@@ -63,6 +64,7 @@ pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 
 pub use self::{
     called::{Called, MostCalled},
+    peers::Peers,
     slow::{Excess, Slow},
     tally::{LeftOut, ProcessRow, SLOWEST},
     verdict::TailVerdict,

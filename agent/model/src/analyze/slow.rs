@@ -15,7 +15,7 @@ pub struct Excess {
 }
 
 /// One of the slowest requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slow {
     /// The `id` of its outermost phase.
     pub id: u64,

@@ -4,6 +4,7 @@
 
 mod helpers;
 mod limited;
+mod peers;
 mod properties;
 
 use guestscope_contract::Account;

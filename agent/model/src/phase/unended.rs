@@ -9,7 +9,7 @@ use std::{
 };
 
 use guestscope_contract::{
-    Account, NO_SYSCALL, WaitRecord,
+    Account, NO_SYSCALL, WaitRecord, kept_by,
     ledger::{BLOCKED, LIMITED, Ledger, RUNNABLE, RUNNING},
     waits_in,
 };
@@ -22,6 +22,7 @@ use super::{
         AllUnfinished, Doing, Fate, LastWait, Looked, OpenWait, Others, ReadLedger, UNFINISHED, Unfinished,
     },
     values::{Ending, Phase, Request, WARMUP},
+    wait::Stopper,
 };
 use crate::untrusted::Untrusted;
 
@@ -95,7 +96,7 @@ impl Pairing {
     fn open_one(&self, root: u64, now_ns: u64, ledger: ReadLedger<'_>) -> Option<Unfinished> {
         let request = self.open.get(&root)?;
         let leaves = self.requests.get(&root)?.begun().into_iter().filter_map(|id| self.open.get(&id));
-        // Of several that run beside each other the oldest: the others wait for it, as a rule.
+        // The oldest of several that run beside each other: the others wait for it, as a rule.
         let leaf = leaves.filter(|open| open.children == 0).min_by_key(|open| open.phase.start_ns)?;
         let mut path = Vec::new();
         let mut at = &leaf.phase;
@@ -142,6 +143,7 @@ impl Pairing {
                 OpenWait {
                     account: account(own.account),
                     syscall: syscall(waits_in(own.syscall)),
+                    stopped_by: Stopper::of(kept_by(own.syscall)),
                     since_ns,
                     object: None,
                     is_private: None,
@@ -151,7 +153,7 @@ impl Pairing {
         };
         let others = || self.threads.of_process(thread.tgid).filter(|other| *other != thread);
         let mut known = Others { alive: others().count() as u32, locked: 0 };
-        // Of nothing else it matters, and of more nobody would look at each.
+        // It matters for locks alone, and nobody would look at each of more threads.
         if own.state == BLOCKED && is_lock(&own) && known.alive <= LOCKED_MOST {
             let waits = |other| of(other).is_some_and(|ledger| ledger.state == BLOCKED && is_lock(&ledger));
             known.locked = others().filter(|other| waits(*other)).count() as u32;
@@ -186,7 +188,8 @@ impl Pairing {
             return;
         }
         let (account, syscall) = (record.account, record.syscall);
-        state.last_wait = Some(LastWait { account, syscall, since_ns, until_ns });
+        let stopped_by = Stopper::of(record.header.flags);
+        state.last_wait = Some(LastWait { account, syscall, stopped_by, since_ns, until_ns });
     }
 
     /// A request is over. Where it did not end by itself, it is kept with what its thread did last.
@@ -235,6 +238,7 @@ impl Pairing {
         is_last.then(|| OpenWait {
             account: account(last.account),
             syscall: syscall(last.syscall),
+            stopped_by: last.stopped_by,
             since_ns: last.since_ns,
             object: None,
             is_private: None,

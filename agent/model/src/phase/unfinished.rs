@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use guestscope_contract::{Account, ledger::Ledger};
 
-use super::thread_id::ThreadId;
+use super::{thread_id::ThreadId, wait::Stopper};
 use crate::untrusted::Untrusted;
 
 /// Most requests of each kind that are kept: the longest.
@@ -77,6 +77,8 @@ pub struct OpenWait {
     pub account: Account,
     /// Its system call, as in [`super::Wait::syscall`].
     pub syscall: Option<u32>,
+    /// What keeps it from running, if anything does: it waits for nothing else.
+    pub stopped_by: Option<Stopper>,
     /// CLOCK_MONOTONIC, ns.
     pub since_ns: u64,
     /// The file, pipe or socket that it waits for, where that is known.
@@ -160,6 +162,7 @@ pub struct Looked {
 pub(crate) struct LastWait {
     pub(crate) account: u8,
     pub(crate) syscall: u16,
+    pub(crate) stopped_by: Option<Stopper>,
     pub(crate) since_ns: u64,
     pub(crate) until_ns: u64,
 }

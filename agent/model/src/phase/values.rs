@@ -104,7 +104,7 @@ pub struct Phase {
     pub request: u64,
     /// The thread that began it.
     pub thread: ThreadId,
-    /// Name that this thread had at the begin; empty if it is not known.
+    /// Name that this thread had when the phase began; empty if it is not known.
     pub comm: Untrusted,
     /// CLOCK_MONOTONIC, ns.
     pub start_ns: u64,

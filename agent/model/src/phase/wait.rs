@@ -36,6 +36,11 @@ impl Stopper {
         }
     }
 
+    /// The one of this name.
+    pub fn named(word: &str) -> Option<Stopper> {
+        Self::ALL.into_iter().find(|by| by.name() == word)
+    }
+
     /// By the flags of a wait's record.
     pub(super) const fn of(flags: u32) -> Option<Stopper> {
         match flags & (WAIT_STOPPED | WAIT_TRACED | WAIT_FROZEN) {

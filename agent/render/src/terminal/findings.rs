@@ -6,13 +6,15 @@ use guestscope_contract::{Account, metrics::Metric};
 
 use crate::untrusted::{self, Untrusted};
 use crate::{
-    analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay},
+    analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay, Peers},
     looks,
+    phase::Blame,
     platform::CpuQuota,
 };
 
 use super::{
     accounts::means,
+    slowest::kept,
     text::plain,
     units::{counted, difference, duration, percent, rate},
 };
@@ -42,8 +44,32 @@ pub(super) fn mean(group: &Group) -> String {
     format!("mean {}: {parts}", duration(group.latency.mean_ns()))
 }
 
+/// The sentence on what made the slowest requests slow, and on what kept the threads that they waited for.
+pub(super) fn headline_of(
+    group: &Group,
+    found: &Headline,
+    cpu_quota: Option<&CpuQuota>,
+    unicode: bool,
+) -> String {
+    let said = headline(found, cpu_quota, unicode);
+    let Headline::Cause { cause, slowest, .. } = found else { return said };
+    match Peers::of(&group.slowest[..(*slowest).min(group.slowest.len())], *cause) {
+        Some(peers) => format!("{said}; {}", of_peers(peers)),
+        None => said,
+    }
+}
+
+/// `of 334 ms in their longest waits, the threads that they waited for had no CPU for 165 ms`
+fn of_peers(peers: Peers) -> String {
+    let Peers { account, stopped_by, ns, of_ns } = peers;
+    let did = kept(Blame { tid: 0, account, stopped_by, ns, depth: 1 });
+    let did = did.strip_prefix("was ").map(|what| format!("were {what}")).unwrap_or(did);
+    let (ns, of) = (duration(ns), duration(of_ns));
+    format!("of {of} in their longest waits, the threads that they waited for {did} for {ns}")
+}
+
 /// The sentence on what made the slowest requests slow.
-pub(super) fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicode: bool) -> String {
+fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicode: bool) -> String {
     match headline {
         Headline::TooFew { requests } => {
             let requests = counted(*requests, "request is", "requests are");
@@ -145,8 +171,8 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
     match cause {
         Cause::Account(account) if one => looks::of(account).verb,
         Cause::Account(account) => looks::of(account).verb_of_many,
-        Cause::Suspended if one => "was suspended",
-        Cause::Suspended => "were suspended",
+        Cause::Suspended if one => "was on no thread (suspended)",
+        Cause::Suspended => "were on no thread (suspended)",
         Cause::Queue => "waited for their turn",
         Cause::Handoff => "left the thread that had received them",
         Cause::Steal => "ran on a CPU that the hypervisor had taken away",

@@ -8,16 +8,18 @@ use serde::Serialize;
 
 use crate::{
     analyze::{Hidden, Openly, Openness, Untracked},
-    phase::{Doing, Fate, OpenWait, Others, Unfinished},
+    phase::{Doing, Fate, OpenWait, Others, Stopper, Unfinished},
     untrusted::Untrusted,
 };
 
 use super::{
     explain::syscalls,
     findings::path_name,
-    page::{Emphasis, Page},
+    health_lines::{INDENT, fact},
+    page::{Emphasis, Page, words},
     style::Style,
     units::{counted, duration, thousands},
+    waits_for,
 };
 
 /// Columns of a name.
@@ -34,6 +36,10 @@ pub(super) fn lines(page: &mut Page, hidden: &Hidden, same_syscalls: bool) {
         }
         let emphasis = if openness == Openness::InFlight { Emphasis::None } else { Emphasis::Bad };
         page.sentence(&sentence(page, openness, &those, same_syscalls), emphasis);
+        if let Some(advice) = openness.advice(those.longest) {
+            fact(page, "advice", &advice.text, Emphasis::Strong);
+            page.wrapped(&[], INDENT, words(&advice.source, Emphasis::Faint));
+        }
     }
     if let Some(text) = untracked(&hidden.untracked) {
         page.sentence(&text, Emphasis::Bad);
@@ -105,6 +111,9 @@ fn doing(page: &Page, one: &Unfinished, same_syscalls: bool) -> String {
         Doing::Runs => ", running".to_owned(),
         Doing::Queued { since_ns } => format!(", runnable without a CPU for {}", since(*since_ns)),
         Doing::Suspended { since_ns } => format!(", on no thread for {}", since(*since_ns)),
+        Doing::Waits(wait) if let Some(by) = wait.stopped_by => {
+            format!(", {} for {}", waits_for::stopped(by, None), since(wait.since_ns))
+        }
         Doing::Waits(wait) => {
             let call = wait.syscall.filter(|_| same_syscalls).and_then(syscalls::name);
             let call = call.map(|call| format!(" in {call}")).unwrap_or_default();
@@ -181,11 +190,14 @@ pub(super) struct OpenJson<'a> {
     state: &'static str,
     account: Option<&'static str>,
     syscall: Option<u32>,
+    stopped_by: Option<&'static str>,
     state_ns: Option<u64>,
     object: Option<&'a Untrusted>,
     is_private: Option<bool>,
     other_threads: Option<u32>,
     other_threads_locked: Option<u32>,
+    advice: Option<String>,
+    advice_source: Option<String>,
 }
 
 /// The listed requests without an end, the longest first.
@@ -201,6 +213,7 @@ fn of(openness: Openness, one: &Unfinished) -> OpenJson<'_> {
         Doing::Suspended { since_ns } => ("suspended", Some(*since_ns), None),
         Doing::Waits(wait) => ("waiting", Some(wait.since_ns), Some(wait)),
     };
+    let (advice, advice_source) = openness.advice(one).map(|advice| (advice.text, advice.source)).unzip();
     OpenJson {
         kind: openness.name(),
         fate: one.fate.name(),
@@ -215,10 +228,13 @@ fn of(openness: Openness, one: &Unfinished) -> OpenJson<'_> {
         state,
         account: wait.map(|wait| wait.account.name()),
         syscall: wait.and_then(|wait| wait.syscall),
+        stopped_by: wait.and_then(|wait| wait.stopped_by).map(Stopper::name),
         state_ns: since_ns.map(|since_ns| one.until_ns.saturating_sub(since_ns)),
         object: wait.and_then(|wait| wait.object.as_ref()),
         is_private: wait.and_then(|wait| wait.is_private),
         other_threads: one.others.map(|others| others.alive),
         other_threads_locked: one.others.map(|others| others.locked),
+        advice,
+        advice_source,
     }
 }

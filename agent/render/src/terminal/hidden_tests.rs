@@ -2,6 +2,7 @@
 
 use guestscope_contract::Account;
 use insta::assert_snapshot;
+use rstest::rstest;
 
 use super::{
     RunFacts, Style, render_hidden, render_summary, render_summary_json,
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::{
     analyze::{Hidden, Summary, Untracked, samples::inference},
-    phase::{AllUnfinished, Doing, Fate, OpenWait, Others, ThreadId, Unfinished},
+    phase::{AllUnfinished, Doing, Fate, OpenWait, Others, Stopper, ThreadId, Unfinished},
 };
 
 const MS: u64 = 1_000_000;
@@ -18,6 +19,7 @@ fn locked(is_private: Option<bool>) -> Doing {
     Doing::Waits(OpenWait {
         account: Account::Lock,
         syscall: u32::try_from(libc::SYS_futex).ok(),
+        stopped_by: None,
         since_ns: 100 * MS,
         object: None,
         is_private,
@@ -48,8 +50,45 @@ fn hidden(requests: Vec<Unfinished>, untracked: Untracked) -> Hidden {
     Hidden::new(AllUnfinished { open, ended, requests }, untracked, Some(&summary))
 }
 
+/// The sentences, without advice.
 fn told(requests: Vec<Unfinished>) -> String {
-    render_hidden(&hidden(requests, Untracked::default()), true, Style::PLAIN)
+    let text = render_hidden(&hidden(requests, Untracked::default()), true, Style::PLAIN);
+    let sentences = text.split_once("\nadvice").map(|(sentences, _)| format!("{sentences}\n\n"));
+    sentences.unwrap_or(text)
+}
+
+/// Advice follows from what the request waits for, in the words and in the JSON; there is none where nothing
+/// does.
+#[rstest]
+#[case::alone(locked(Some(true)), Some((0, 0)), "If this process was forked")]
+#[case::perhaps_alone(locked(None), Some((0, 0)), "If this process was forked")]
+#[case::shared(locked(Some(false)), Some((0, 0)), "")]
+#[case::all_wait(locked(Some(true)), Some((3, 3)), "All threads of the process wait")]
+#[case::one_does_not(locked(Some(true)), Some((3, 2)), "")]
+#[case::nobody_is_known(locked(Some(true)), None, "")]
+#[case::stopped(stopped(), Some((0, 0)), "A signal stopped the program, or the one")]
+#[case::runs(Doing::Runs, Some((0, 0)), "")]
+fn advice_on_a_request_that_hangs(
+    #[case] doing: Doing,
+    #[case] others: Option<(u32, u32)>,
+    #[case] begin: &str,
+) {
+    let hung = one(Fate::Open, 13_800, doing, others);
+    let hidden = hidden(vec![hung], Untracked::default());
+    let text = render_hidden(&hidden, true, Style::PLAIN);
+    let line = text.lines().find_map(|line| line.strip_prefix("advice"));
+    assert_eq!(line.is_some(), !begin.is_empty(), "{text}");
+    assert!(line.unwrap_or_default().trim_start().starts_with(begin), "{text}");
+    let json = render_summary_json(&summary_of(&[]), &healthy(), &RunFacts { hidden, ..facts() });
+    let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    let advice = json["open"][0]["advice"].as_str();
+    assert_eq!(advice.is_some(), !begin.is_empty(), "{json:#}");
+    assert!(advice.unwrap_or_default().starts_with(begin), "{json:#}");
+}
+
+fn stopped() -> Doing {
+    let Doing::Waits(wait) = locked(None) else { return Doing::Unknown };
+    Doing::Waits(OpenWait { stopped_by: Some(Stopper::Signal), ..wait })
 }
 
 /// A program whose requests are hidden is not told to mark some.
@@ -157,6 +196,7 @@ fn other_states_have_words_of_their_own() {
     let wait = OpenWait {
         account: Account::Poll,
         syscall: u32::try_from(libc::SYS_read).ok(),
+        stopped_by: None,
         since_ns: 800 * MS,
         object: Some("pipe:[4711]".into()),
         is_private: None,
@@ -165,6 +205,10 @@ fn other_states_have_words_of_their_own() {
     assert_snapshot!(of(Doing::Waits(wait.clone())), @"
     1 request is still open: serve 7, for 1.80 s in outer/tokenize, waiting in read (poll) of
       pipe:[4711] for 1.00 s
+    ");
+    let stopped = OpenWait { stopped_by: Some(Stopper::Signal), account: Account::Other, ..wait.clone() };
+    assert_snapshot!(of(Doing::Waits(stopped)), @"
+    1 request is still open: serve 7, for 1.80 s in outer/tokenize, stopped by a signal for 1.00 s
     ");
     assert_snapshot!(of(Doing::Waits(OpenWait { syscall: None, object: None, ..wait })), @"
     1 request is still open: serve 7, for 1.80 s in outer/tokenize, waiting (poll) for 1.00 s

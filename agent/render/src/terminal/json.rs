@@ -19,7 +19,7 @@ use crate::{
 
 use super::{
     facts::{Exit, RunFacts},
-    findings::headline,
+    findings::headline_of,
     health_lines::losses,
     helpers::{self, HelpersJson},
     hidden::{OpenJson, open_json},
@@ -249,7 +249,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
     })
 }
 
-pub(super) fn headline_json(found: &Headline, cpu_quota: Option<&CpuQuota>) -> HeadlineJson {
+pub(super) fn headline_json(group: &Group, found: &Headline, cpu_quota: Option<&CpuQuota>) -> HeadlineJson {
     let (kind, cause) = match found {
         Headline::TooFew { .. } => ("too_few_requests", None),
         Headline::Alike { .. } => ("nothing_stands_out", None),
@@ -257,7 +257,7 @@ pub(super) fn headline_json(found: &Headline, cpu_quota: Option<&CpuQuota>) -> H
         Headline::Mixed { .. } => ("no_one_cause", None),
         Headline::Cause { cause, .. } => ("cause", Some(cause.name())),
     };
-    HeadlineJson { kind, cause, text: headline(found, cpu_quota, true) }
+    HeadlineJson { kind, cause, text: headline_of(group, found, cpu_quota, true) }
 }
 
 fn group<'a>(group: &'a Group, facts: &'a RunFacts) -> GroupJson<'a> {
@@ -265,7 +265,7 @@ fn group<'a>(group: &'a Group, facts: &'a RunFacts) -> GroupJson<'a> {
         name: &group.name,
         latency: quantiles(&group.latency),
         throughput_per_s: group.throughput_per_s,
-        headline: headline_json(&group.headline, facts.cpu_quota.as_ref()),
+        headline: headline_json(group, &group.headline, facts.cpu_quota.as_ref()),
         limits: limited(group, &facts.limits).iter().map(limits::json).collect(),
         time: time(&group.sums),
         counts: counts(&group.counts, group.sums.pause),

@@ -137,7 +137,10 @@ fn longest_wait(slow: &Slow) -> Option<String> {
             let thread = wait.waker_tid.map(|tid| format!("thread {tid}"));
             format!(", {}", waits_for::stopped(by, thread))
         }
-        (.., Some(waker)) => format!(", ended by thread {waker}"),
+        (.., Some(waker)) => {
+            let name = wait.waker_comm.as_ref().map(|comm| format!(" ({comm})")).unwrap_or_default();
+            format!(", ended by thread {waker}{name}")
+        }
         _ if wait.timed_out() => ", ended by its own time limit".to_owned(),
         _ => String::new(),
     };

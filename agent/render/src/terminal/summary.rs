@@ -19,7 +19,7 @@ use crate::{
 use super::{
     accounts::means,
     facts::{Exit, RunFacts},
-    findings::{count_of, headline, mean, numbers},
+    findings::{count_of, headline_of, mean, numbers},
     gpu,
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
     helpers, hidden, hints, inside, limits,
@@ -100,7 +100,7 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, health: &Healt
         Headline::Cause { .. } | Headline::Shared { .. } => Emphasis::Warning,
         Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => Emphasis::None,
     };
-    page.sentence(&headline(&group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
+    page.sentence(&headline_of(group, &group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     page.sentence(&mean(group), Emphasis::None);
     limits::lines(page, group, &facts.limits);
     page.blank();

@@ -2,9 +2,12 @@
 //!
 //! Yields [`Behind`], from one walk through the requests.
 
+use guestscope_contract::Account;
+
 use super::{
     By, Case,
     culprit::Culprit,
+    ending::WORTH,
     explained::Explained,
     whose::{Circle, Whose},
 };
@@ -47,6 +50,25 @@ impl Behind {
     pub(super) fn is_without_devices(&self) -> bool {
         let is_device = |one: &OfGroup| matches!(one.by.culprit, Culprit::Device { .. });
         self.waits > 0 && !self.by.iter().any(is_device)
+    }
+
+    /// Whether threads that were waited for had no CPU for much of the time.
+    pub(super) fn is_of_queued(&self) -> bool {
+        let is_queued =
+            |one: &&OfGroup| matches!(one.by.culprit, Culprit::Kept(blame) if blame.account == Account::Runq);
+        let kept_ns: u64 = self.by.iter().filter(is_queued).map(|one| one.by.kept_ns).sum();
+        kept_ns > 0 && kept_ns as f64 >= self.total_ns as f64 * WORTH
+    }
+
+    /// Whether more than half of the time was for culprits of a kind, of several of them together.
+    pub(super) fn is_mostly(&self, is_it: impl Fn(&Culprit) -> bool) -> bool {
+        let ns: u64 = self.by.iter().filter(|one| is_it(&one.by.culprit)).map(|one| one.by.ns).sum();
+        ns > self.total_ns / 2
+    }
+
+    /// Whether threads that are not observed held the lock of the address space for most of the time.
+    pub(super) fn is_from_outside(&self, circle: &Circle) -> bool {
+        self.is_mostly(|culprit| matches!(culprit, Culprit::AddressSpace { tid } if !circle.has(*tid)))
     }
 
     /// What more than half of the time was for.

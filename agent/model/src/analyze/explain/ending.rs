@@ -69,6 +69,7 @@ impl Explained {
             }
         }
         advised.truncate(MOST);
+        once(&mut advised, circle);
         advised
     }
 
@@ -191,6 +192,18 @@ impl Explained {
         let naming = Naming::Counts { moves: moves.round() as u64, at_most_ns: at_most_ns as u64 };
         let advice = advice::for_cause(advice::MIGRATION)?;
         Some(Advised { cause: advice::MIGRATION, group: None, naming, advice })
+    }
+}
+
+/// Names libraries that busy-wait once: a second piece of advice refers to the first.
+pub(super) fn once(advised: &mut [Advised], circle: &Circle) {
+    let spinning =
+        [advice::SPINNING, advice::OWN_SPINNING].map(|key| advice::for_spinning(key, &circle.spun));
+    let is_long = |one: &&mut Advised| spinning.iter().flatten().any(|long| *long == one.advice);
+    for again in advised.iter_mut().filter(is_long).skip(1) {
+        if let Some(short) = advice::for_cause(advice::SPINNING_AS_TOLD) {
+            again.advice = short;
+        }
     }
 }
 

@@ -15,6 +15,10 @@ use super::{
 };
 use crate::phase::Blame;
 
+/// Part of the waits for devices from which on queues are the reason.
+const QUEUED_LEAST: f64 = 0.5;
+/// Part of them above which several of its own I/Os stood in queues at once.
+const QUEUED_MOST: f64 = 1.5;
 /// The phase of a garbage collection, as hooks/collector.py names it.
 const COLLECTION: &str = "garbage collection";
 
@@ -23,11 +27,16 @@ impl Explained {
     /// by what most of its waits were for.
     pub(super) fn advice(&self, cause: Cause, circle: &Circle) -> Vec<(Option<Whose>, advice::Advice)> {
         let behind = self.behind(cause, circle);
-        if cause == Cause::Account(Account::Runq) {
+        let is_of_helpers = cause == Cause::Helper(Account::Runq);
+        if is_of_helpers || cause == Cause::Account(Account::Runq) {
             let used = behind.used_ns();
             let all_ns = used.iter().map(|&(_, ns)| ns).sum::<u64>() as f64;
             let much = used.iter().filter(|&&(_, ns)| ns as f64 >= all_ns * WORTH);
-            let of_group = |&(whose, _): &(Whose, u64)| Some((Some(whose), self.on_users(whose, circle)?));
+            let of_group = |&(whose, _): &(Whose, u64)| {
+                let of_strangers = (is_of_helpers && whose == Whose::Stranger).then_some(cause.name());
+                let advice = of_strangers.map_or_else(|| self.on_users(whose, circle), advice::for_cause);
+                Some((Some(whose), advice?))
+            };
             let groups: Vec<(Option<Whose>, advice::Advice)> = much.filter_map(of_group).collect();
             if !groups.is_empty() {
                 return groups;
@@ -42,20 +51,24 @@ impl Explained {
 
     /// The key of the advice on a cause: by what most of its waits were for, or by what was counted.
     fn key(&self, cause: Cause, behind: &Behind, circle: &Circle) -> &'static str {
-        self.key_by_waits(cause, behind)
+        self.key_by_waits(cause, behind, circle)
             .or_else(|| self.key_by_counts(cause, behind, circle))
             .unwrap_or(cause.name())
     }
 
-    fn key_by_waits(&self, cause: Cause, behind: &Behind) -> Option<&'static str> {
+    fn key_by_waits(&self, cause: Cause, behind: &Behind, circle: &Circle) -> Option<&'static str> {
         let is_socket = matches!(cause, Cause::Account(Account::Net | Account::Poll));
         let is_block_io = cause == Cause::Account(Account::BlockIo);
+        let is_mostly_for_the_lock =
+            behind.is_mostly(|culprit| matches!(culprit, Culprit::AddressSpace { .. }));
         let key = match behind.most() {
+            _ if is_for_a_thread(cause) && behind.is_of_queued() => advice::PEER_QUEUED,
+            _ if behind.is_from_outside(circle) => advice::FROM_OUTSIDE,
+            _ if is_mostly_for_the_lock => advice::ADDRESS_SPACE,
             Some(Culprit::InFlight { .. }) => advice::IN_FLIGHT,
             Some(Culprit::Device { is_held: true, .. }) => advice::HELD_BACK,
             Some(Culprit::Device { .. }) if is_block_io && self.is_queued() => advice::QUEUED,
             Some(Culprit::Device { is_write: true, .. }) if is_block_io => advice::WRITES,
-            Some(Culprit::AddressSpace { .. }) => advice::ADDRESS_SPACE,
             Some(Culprit::Stopped { by, .. } | Culprit::Kept(Blame { stopped_by: Some(by), .. })) => {
                 advice::of_stops(*by)
             }
@@ -86,11 +99,12 @@ impl Explained {
         Some(key)
     }
 
-    /// Whether I/Os stood in queues for more than half of what waiting for devices took longer: others' I/O
-    /// was before them.
+    /// Whether I/Os stood in queues for most of what waiting for devices took longer: others' I/O was before
+    /// them. Queues of its own I/Os, many at once, add up to more than that.
     fn is_queued(&self) -> bool {
         let queued_ns = self.more(Cause::Account(Account::BlockIo), Metric::BlockQueue);
-        queued_ns > 0.0 && queued_ns * 2.0 >= self.excess_by(Cause::Account(Account::BlockIo)) as f64
+        let excess_ns = self.excess_by(Cause::Account(Account::BlockIo)) as f64;
+        queued_ns > 0.0 && queued_ns >= excess_ns * QUEUED_LEAST && queued_ns <= excess_ns * QUEUED_MOST
     }
 
     /// Whether most of the time in system calls went to `sched_yield`, here or over the whole run: it spins.
@@ -150,4 +164,9 @@ impl Explained {
         let way_ns = self.more(net, Metric::NetRoundTrip);
         way_ns > 0.0 && way_ns >= self.excess_by(net) as f64 * WORTH
     }
+}
+
+/// Whether a cause is waiting of the thread itself that other threads end.
+const fn is_for_a_thread(cause: Cause) -> bool {
+    matches!(cause, Cause::Account(Account::Net | Account::Poll | Account::Lock | Account::Other))
 }

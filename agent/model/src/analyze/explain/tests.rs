@@ -3,6 +3,7 @@
 //! Cases that were thought of stand here, random ones in [`properties`]. Yields no timings.
 
 mod culprits;
+mod outside;
 mod properties;
 mod shares;
 
@@ -204,8 +205,8 @@ fn whoever_there_is_no_room_for_is_summed_up() {
     assert_eq!(waits.by[0], others);
 }
 
-#[test]
-fn a_helper_is_shown_by_its_own_waits_within_the_phase_alone() {
+/// Every tenth request spins for 20 ms in `work` while a helper has no CPU.
+fn kept_by_a_helper() -> Vec<Request> {
     let late = |number: u64| {
         let steps = vec![
             Step::Nest("before", vec![Step::Spend(Account::Cpu, 5_000_000)]),
@@ -219,7 +220,12 @@ fn a_helper_is_shown_by_its_own_waits_within_the_phase_alone() {
         ];
         Sample::new(number, number * 50_000_000, steps).build()
     };
-    let requests: Vec<Request> = (0..100).map(late).collect();
+    (0..100).map(late).collect()
+}
+
+#[test]
+fn a_helper_is_shown_by_its_own_waits_within_the_phase_alone() {
+    let requests = kept_by_a_helper();
     let request = &requests[4];
     // From the middle of `before` on.
     let of_helper = |tid: u32, tgid: u32| Wait {

@@ -1,7 +1,7 @@
 //! Whose a process is that had the CPU while a request was queued for it: four groups, and different
 //! advice for each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     analyze::called::Called,
@@ -10,7 +10,7 @@ use crate::{
 
 use super::counts::SAMPLES;
 
-/// Processes that are known to be observed.
+/// Most processes, and most threads, that are known to be observed.
 const MOST: usize = 65_536;
 
 /// Fewer samples do not support a share.
@@ -67,6 +67,8 @@ struct Sampled {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circle {
     observed: HashMap<u32, Sampled>,
+    /// Thread IDs that observed threads had.
+    tids: HashSet<u32>,
     /// Process ID of the agent, in the initial namespace, where it is known.
     pub agent_pid: Option<u32>,
     /// Samples of busy-waiting in the whole run by library, as [`spinners`](crate::analyze::spinners) names
@@ -80,6 +82,9 @@ impl Circle {
     /// A thread that was observed.
     pub(crate) fn add(&mut self, thread: &Thread) {
         let pid = thread.id.tgid;
+        if self.tids.len() < MOST {
+            self.tids.insert(thread.id.tid);
+        }
         if self.observed.len() >= MOST && !self.observed.contains_key(&pid) {
             return;
         }
@@ -96,6 +101,11 @@ impl Circle {
     pub fn spinning(&self, pid: u32) -> Option<f64> {
         let Sampled { spin, all } = *self.observed.get(&pid)?;
         (all >= ENOUGH_SAMPLES).then(|| spin as f64 / all as f64)
+    }
+
+    /// Whether a thread with this ID may have been observed: true where no threads are known, or too many.
+    pub(super) fn has(&self, tid: u32) -> bool {
+        self.tids.is_empty() || self.tids.len() >= MOST || self.tids.contains(&tid)
     }
 
     /// Whose the process `pid` is to a request of the process `own_pid`.

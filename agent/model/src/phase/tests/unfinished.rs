@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use guestscope_contract::{
-    Account,
+    Account, BY_SIGNAL, NO_SYSCALL, kept,
     ledger::{Ledger, RUNNING},
 };
 use insta::assert_snapshot;
@@ -25,11 +25,13 @@ fn told(all: &AllUnfinished) -> String {
             Doing::Queued { since_ns } => format!("queued since {since_ns}"),
             Doing::Suspended { since_ns } => format!("suspended since {since_ns}"),
             Doing::Waits(wait) => {
-                let OpenWait { account, syscall, since_ns, object, is_private } = wait;
+                let OpenWait { account, syscall, stopped_by, since_ns, object, is_private } = wait;
+                let stopped = stopped_by.map(|by| format!("stopped by {}, ", by.name()));
                 let object = object.as_ref().map(|object| format!(" for {}", object.stored()));
                 let private = is_private.map(|is_private| format!(" private {is_private}"));
                 format!(
-                    "{} in {syscall:?} since {since_ns}{}{}",
+                    "{}{} in {syscall:?} since {since_ns}{}{}",
+                    stopped.unwrap_or_default(),
                     account.name(),
                     object.unwrap_or_default(),
                     private.unwrap_or_default()
@@ -101,6 +103,30 @@ fn an_open_request_is_seen_where_it_waits() {
     // As old as is asked for, or older.
     assert_eq!(look(&mut world, 900, 201, &[]).open, 1);
     assert_eq!(look(&mut world, 900, 801, &[]).open, 0);
+}
+
+/// A stopped thread waits for nothing, whatever call it was in before; and so it is told after its end.
+#[test]
+fn a_stopped_thread_is_told_as_that() {
+    let mut world = World::default();
+    world.play(HUNG);
+    let stopped = waits(ledger(10, 11, 5), 150, Account::Other, kept(-1, NO_SYSCALL, BY_SIGNAL));
+    assert_snapshot!(told(&look(&mut world, 900, 500, &[stopped])), @r#"
+    1 open, 0 ended
+    open serve 1: 100..900 in "outer/tokenize" since 140
+      stopped by signal, other in None since 150, 2 others, 0 locked
+    "#);
+    world.play(
+        "
+        1000 10/11 wait other from=150 ready=999 stopped=1
+        1001 10/11 exit
+    ",
+    );
+    assert_snapshot!(told(&look(&mut world, 1003, 500, &[])), @r#"
+    0 open, 1 ended
+    thread_ended serve 1: 100..1001 in "outer/tokenize" since 140
+      stopped by signal, other in None since 150, 2 others, 0 locked
+    "#);
 }
 
 /// Others that wait for locks themselves, a CPU that is not there, and what is on no thread.

@@ -9,6 +9,9 @@ use crate::analyze::{
     explain::{Advised, Circle, Explained},
 };
 
+/// An excess below this part of a request that hangs needs no advice.
+const HARDLY: f64 = 0.01;
+
 /// Advice, and the limits that explain causes. Where this fidelity folds accounts into others, the advice on
 /// those is to observe with more fidelity first.
 pub(super) fn advised<'a>(
@@ -18,6 +21,11 @@ pub(super) fn advised<'a>(
     facts: &'a ExplainFacts,
 ) -> (Vec<Advised>, Vec<Limited<'a>>) {
     let mut advised = explained.advised(group, facts.shown.is_one(), circle);
+    // Beside a request that hangs for far longer these differences are noise.
+    let slowest_ns = explained.cases.iter().map(|case| case.excess_ns).max().unwrap_or(0);
+    if facts.hidden.hung_ns() as f64 * HARDLY > slowest_ns as f64 {
+        advised.clear();
+    }
     let limits = limited::found(group, explained, &advised, facts);
     limited::advise(&mut advised, &limits);
     if let Some(version) = facts.limits.iter().find_map(|limit| Version::of_file(&limit.file)) {

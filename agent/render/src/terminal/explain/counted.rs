@@ -37,8 +37,10 @@ pub(super) fn disk(part: &Part) -> Vec<String> {
             format!(" instead of {}", mean(usual))
         };
         let count = counted(ios, "I/O", "I/Os");
+        // Times of I/Os that a request had at once add up to more than it waited.
+        let at_once = if queued_ns.saturating_add(device_ns) > part.ns { "summed up, " } else { "" };
         clauses.push(format!(
-            "{count}{usual}, {} in queues and {} in the device",
+            "{count}{usual}, {at_once}{} in queues and {} in the device",
             duration(queued_ns),
             duration(device_ns)
         ));

@@ -10,35 +10,23 @@ use guestscope_contract::{Account, metrics::Metric};
 use crate::{
     analyze::{
         Cause, Overlay,
-        explain::{
-            Ahead, By, Case, Circle, Compared, Culprit, HelperWaits, Named, OfGroup, Part, Sampled, Waits,
-            Whose,
-        },
+        explain::{Ahead, By, Case, Circle, Compared, HelperWaits, Named, OfGroup, Part, Sampled, Waits},
     },
     health::Fidelity,
-    phase::Blame,
 };
 
 use super::{
-    super::{
-        slowest::kept,
-        units::{counted, duration, durations, thousands},
-        waits_for,
-    },
+    super::units::{counted, duration, durations, thousands},
     calls,
     counted::{disk, is_as_usual, mean, network, number},
+    culprits::CULPRITS,
     facts::ExplainFacts,
-    limited,
 };
 
-/// Most culprits named per part.
-const CULPRITS: usize = 3;
 const RUNQ: Cause = Cause::Account(Account::Runq);
 /// Moves to other CPUs, of any distance.
 const MIGRATIONS: [Metric; 4] =
     [Metric::MigrateSmt, Metric::MigrateLlc, Metric::MigrateNode, Metric::MigrateRemote];
-/// Culprits below 1 / `NAMED` of the waits are not named.
-const NAMED: u64 = 20;
 
 /// Unexplained CPU time is mentioned from 1 / `MUCH` of the excess on.
 const MUCH: i64 = 5;
@@ -54,8 +42,8 @@ pub(super) struct Words<'a> {
     pub(super) facts: &'a ExplainFacts,
 }
 
-/// The evidence for a part.
-pub(super) fn about(part: &Part, words: &Words<'_>) -> String {
+/// The evidence for a part; `is_unusual`: typical requests have no such phase, which is the reason itself.
+pub(super) fn about(part: &Part, words: &Words<'_>, is_unusual: bool) -> String {
     if part.excess_ns < 0 {
         return instead(part);
     }
@@ -68,7 +56,7 @@ pub(super) fn about(part: &Part, words: &Words<'_>) -> String {
     clauses.extend(behind(&part.evidence.ahead));
     clauses.extend(of_counts(part));
     clauses.extend(part.evidence.sampled.as_ref().and_then(|sampled| of_samples(sampled, part)));
-    clauses.extend(after(part, words, clauses.is_empty()));
+    clauses.extend(after(part, words, clauses.is_empty()).filter(|_| !is_unusual));
     clauses.join("; ")
 }
 
@@ -183,83 +171,6 @@ impl Words<'_> {
     fn with_groups(&self, by: &[By]) -> Vec<OfGroup> {
         let of = |by: &By| OfGroup { group: self.circle.group(&by.culprit, self.case), by: by.clone() };
         by.iter().map(of).collect()
-    }
-
-    /// Culprits of the waits; with the time of each where there are several.
-    pub(super) fn culprits(&self, by: &[OfGroup], total_ns: u64) -> String {
-        let is_named = |one: &&OfGroup| one.by.ns >= total_ns / NAMED && one.by.culprit != Culprit::Unknown;
-        let named: Vec<&OfGroup> = by.iter().filter(is_named).collect();
-        let texts: Vec<String> = named
-            .iter()
-            .take(CULPRITS)
-            .map(|one| {
-                let culprit = self.culprit(one);
-                if named.len() > 1 { format!("{culprit} ({})", duration(one.by.ns)) } else { culprit }
-            })
-            .collect();
-        let is_cpu = |one: &&OfGroup| matches!(one.by.culprit, Culprit::Ran { .. } | Culprit::Idle);
-        let before = if named.first().is_some_and(is_cpu) { "behind " } else { "" };
-        format!("{before}{}", texts.join(", "))
-    }
-
-    fn culprit(&self, OfGroup { group, by }: &OfGroup) -> String {
-        match &by.culprit {
-            Culprit::Ran { comm, pid } => match group {
-                Some(Whose::Own) => format!("its own thread {comm} (pid {pid})"),
-                Some(Whose::Sibling) => format!("{comm} (pid {pid}, also observed)"),
-                Some(Whose::Agent) => format!("guestscope itself (pid {pid})"),
-                Some(Whose::Stranger) | None => format!("{comm} (pid {pid})"),
-            },
-            Culprit::Idle => "no thread (the CPU was idle)".to_owned(),
-            Culprit::Kept(blame) => self.blamed(*blame, by.kept_ns),
-            Culprit::Woken { tid } => format!("ended by {}", self.thread(*tid)),
-            Culprit::AddressSpace { tid } => {
-                let kept = match by.kept_ns {
-                    0 => String::new(),
-                    ns => format!(", which could not run for {} of it", duration(ns)),
-                };
-                format!("for the lock of its address space, held by {}{kept}", self.thread(*tid))
-            }
-            Culprit::Stopped { by: stopper, tid } => {
-                waits_for::stopped(*stopper, tid.map(|tid| self.thread(tid)))
-            }
-            Culprit::Held { tid } => format!("timed out until {} released it", self.thread(*tid)),
-            Culprit::Beside { tid } => format!("timed out while {} ran", self.thread(*tid)),
-            Culprit::TimedOut => "ended by its own time limit".to_owned(),
-            Culprit::Device { name, is_write, is_held } => waits_for::device(name, *is_write, *is_held),
-            Culprit::InFlight { name, most } => {
-                let up_to = if by.count > 1 { "up to " } else { "" };
-                format!("{up_to}{}", waits_for::in_flight(name, *most))
-            }
-            Culprit::Phase { name: Some(name), request: Some(0) } => format!("{name} of another request"),
-            Culprit::Phase { name: Some(name), request: Some(number) } => {
-                format!("{name} of request #{number}")
-            }
-            Culprit::Phase { name: Some(name), request: None } => format!("{name} of other requests"),
-            Culprit::Phase { name: None, .. } => "code outside of phases".to_owned(),
-            Culprit::Group { path } => limited::group_with_quota(path, &self.facts.limits),
-            Culprit::Syscall(number) => format!("in {}", calls::name(*number, self.facts)),
-            Culprit::Unknown => String::new(),
-            Culprit::Others => "others".to_owned(),
-        }
-    }
-
-    /// `for thread 4711 (python), which was throttled for 6.00 ms of it`.
-    fn blamed(&self, blame: Blame, kept_ns: u64) -> String {
-        let did = kept(blame);
-        let far = match blame.depth {
-            ..=1 => String::new(),
-            depth => format!(", {depth} wake-ups away"),
-        };
-        format!("for {}{far}, which {did} for {} of it", self.thread(blame.tid), duration(kept_ns))
-    }
-
-    /// `thread 4711 (python)`: by its name where it was observed itself.
-    fn thread(&self, tid: u32) -> String {
-        match self.threads.get(&tid) {
-            Some(named) => format!("thread {tid} ({})", named.comm),
-            None => format!("thread {tid}"),
-        }
     }
 
     /// Helpers with a relevant share, and what delayed them.

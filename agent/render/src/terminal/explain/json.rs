@@ -233,7 +233,7 @@ fn of_group<'a>(group: &'a Group, explained: &'a Explained, run: ExplainedRun<'a
         max_ns: group.latency.max_ns,
         typical_ns: group.typical_ns,
         typical_of: group.typical_of,
-        headline: headline_json(&explained.headline(group), facts.cpu_quota.as_ref()),
+        headline: headline_json(group, &explained.headline(group), facts.cpu_quota.as_ref()),
         most_called: explained.most_called(&explanation.circle).map(
             |MostCalled { syscall, at_least, of: samples }| MostCalledJson { syscall, at_least, samples },
         ),

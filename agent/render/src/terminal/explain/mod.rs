@@ -7,6 +7,7 @@
 mod advised;
 mod calls;
 mod counted;
+mod culprits;
 mod evidence;
 mod facts;
 mod json;
@@ -43,7 +44,7 @@ pub use self::{
     json::render_explanation_json,
 };
 use super::{
-    findings::{headline, numbers, path_name},
+    findings::{headline_of, numbers, path_name},
     health_lines::{INDENT, fact},
     hidden,
     page::{Emphasis, Page, Piece, words},
@@ -102,7 +103,10 @@ fn render_group(
         Headline::Cause { .. } | Headline::Shared { .. } => Emphasis::Warning,
         Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => Emphasis::None,
     };
-    page.sentence(&headline(&explained.headline(group), facts.cpu_quota.as_ref(), unicode), emphasis);
+    page.sentence(
+        &headline_of(group, &explained.headline(group), facts.cpu_quota.as_ref(), unicode),
+        emphasis,
+    );
     tail::sentence(page, group, explained);
     render_who(page, explained, &advised, run);
     limited::render(page, &limits);
@@ -240,7 +244,7 @@ fn render_phase(page: &mut Page, phase: &ShownPhase<'_>, columns: usize, context
             left(part_name(part), columns),
             right(&difference(part.excess_ns), DIFFERENCE)
         );
-        let text = part.part.map(|part| about(part, context)).unwrap_or_default();
+        let text = part.part.map(|part| about(part, context, is_unusual)).unwrap_or_default();
         let indent = columns + DIFFERENCE + 8;
         let text = words(&page.safe(&text), Emphasis::None);
         page.wrapped(&[Piece::from(heading)], indent, text);

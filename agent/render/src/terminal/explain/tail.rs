@@ -32,10 +32,14 @@ pub(super) fn sentence(page: &mut Page, group: &Group, explained: &Explained) {
     }
     let Some((tail, leading)) = explained.leading() else { return };
     let TailCause { cause, share, requests, .. } = leading;
+    // The other parts of these requests were shorter than usual.
+    let much = match *share {
+        over if over > 1.005 => format!("more than all ({})", percent(over)),
+        share => percent(share),
+    };
     let words = format!(
-        "{} is {} of what the {} above {} ({}) took longer than typical, and the main cause of {}",
+        "{} is {much} of what the {} above {} ({}) took longer than typical, and the main cause of {}",
         cause.name(),
-        percent(*share),
         counted(tail.requests, "request", "requests"),
         tail.band.name(),
         duration(tail.above_ns),

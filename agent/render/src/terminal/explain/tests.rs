@@ -3,6 +3,7 @@
 //! Requests and waits are made up; nothing here asks a terminal.
 
 mod groups;
+mod many;
 
 use std::{convert::Infallible, path::PathBuf};
 

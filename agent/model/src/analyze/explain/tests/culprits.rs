@@ -262,10 +262,14 @@ fn a_stranger_that_ended_a_wait_has_a_name() {
     "stopped.signal"
 )]
 #[case::both_wait(Account::Net, Some(kept(Account::Net, None)), None, 0, advice::BOTH_WAIT)]
+#[case::the_peer_had_no_cpu(Account::Net, Some(kept(Account::Runq, None)), None, 0, advice::PEER_QUEUED)]
+#[case::the_partner_had_no_cpu(Account::Poll, Some(kept(Account::Runq, None)), None, 0, advice::PEER_QUEUED)]
+#[case::the_peer_computed(Account::Net, Some(kept(Account::Cpu, None)), None, 0, "net")]
 #[case::the_peer_sleeps(Account::Net, Some(kept(Account::Sleep, None)), None, 0, "net")]
 #[case::reads(Account::BlockIo, None, Some(false), 0, "block_io")]
 #[case::writes(Account::BlockIo, None, Some(true), 0, advice::WRITES)]
 #[case::others_are_before_it(Account::BlockIo, None, Some(true), 6_000_000, advice::QUEUED)]
+#[case::many_of_its_own(Account::BlockIo, None, Some(true), 60_000_000, advice::WRITES)]
 #[case::others_are_before_it_a_little(Account::BlockIo, None, Some(false), 2_000_000, "block_io")]
 fn advice_is_on_whose_turn_it_was(
     #[case] account: Account,
