@@ -71,6 +71,9 @@ const STUDIES: [(&str, &str); 4] = [
 
 /// CPUs that threads may use by their own masks, and by no group.
 const MASK: &str = "limit.mask";
+/// The same where threads of the run were in each other's way there, and CPUs of a group's set then.
+const CROWDED_MASK: &str = "limit.mask.crowded";
+const CROWDED_SET: &str = "limit.cpus.crowded";
 /// Replaced by the file and the group that have a limit.
 const PLACE: &str = "{place}";
 /// Replaced by the libraries that busy-wait, and what stops them.
@@ -108,10 +111,16 @@ pub const fn of_stops(by: Stopper) -> &'static str {
     STOPPED[by as usize]
 }
 
-/// Returns the advice for a limit that was hit; it names the file and the group that have it.
-pub fn for_limit(limit: &Limit) -> Option<Advice> {
+/// Returns the advice for a limit that was hit; it names the file and the group that have it. `is_crowded`: as
+/// in [`Limited::is_crowded`](super::Limited::is_crowded).
+pub fn for_limit(limit: &Limit, is_crowded: bool) -> Option<Advice> {
     let is_mask = limit.kind == Kind::Cpus && limit.group.is_empty();
-    let advice = TABLE.get(if is_mask { MASK } else { limit.kind.name() })?;
+    let advice = TABLE.get(match (is_mask, is_crowded) {
+        (true, true) => CROWDED_MASK,
+        (true, false) => MASK,
+        (false, true) => CROWDED_SET,
+        (false, false) => limit.kind.name(),
+    })?;
     let place = format!("{} of {}", limit.file, limit.group);
     Some(Advice { text: advice.text.replace(PLACE, &place), source: advice.source.clone() })
 }
@@ -197,8 +206,15 @@ mod tests {
     /// Causes that `compare` makes of counts; those of an excess are all in [`Cause`].
     const OF_COUNTS: [&str; 1] = ["migration"];
     /// What limits that were hit are advised on by.
-    const OF_LIMITS: [&str; 5] =
-        [Kind::Memory.name(), Kind::Io.name(), Kind::Quota.name(), Kind::Cpus.name(), MASK];
+    const OF_LIMITS: [&str; 7] = [
+        Kind::Memory.name(),
+        Kind::Io.name(),
+        Kind::Quota.name(),
+        Kind::Cpus.name(),
+        CROWDED_SET,
+        MASK,
+        CROWDED_MASK,
+    ];
     /// Keys by whose processes had the CPU.
     const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
     /// Those of what most waits of a cause were for.
@@ -237,7 +253,7 @@ mod tests {
             let has_place = for_cause(cause).is_some_and(|advice| advice.text.contains(PLACE));
             let has_spinner = for_cause(cause).is_some_and(|advice| advice.text.contains(SPINNER));
             assert_eq!(has_spinner, OF_SPINNERS.contains(cause), "{cause}");
-            assert_eq!(has_place, OF_LIMITS.contains(cause) && *cause != MASK, "{cause}");
+            assert_eq!(has_place, OF_LIMITS.contains(cause) && !cause.starts_with(MASK), "{cause}");
         }
         let unknown: Vec<&String> =
             table.keys().filter(|name| *name != ANY_HELPER && !causes.contains(&name.as_str())).collect();
@@ -262,17 +278,29 @@ mod tests {
     #[case::second_version(Kind::Quota, "cpu.max", "/a/b", "raise cpu.max of /a/b,")]
     #[case::memory(Kind::Memory, "memory.limit_in_bytes", "/c", "raise memory.limit_in_bytes of /c,")]
     #[case::device(Kind::Io, "io.max", "/c", "raise io.max of /c,")]
-    #[case::cpuset(Kind::Cpus, "cpuset.cpus", "/c", "widen cpuset.cpus of /c,")]
-    #[case::mask(Kind::Cpus, "Cpus_allowed_list", "", "sched_setaffinity")]
+    #[case::cpuset(Kind::Cpus, "cpuset.cpus", "/c", "were idle: widen cpuset.cpus of /c,")]
+    #[case::mask(Kind::Cpus, "Cpus_allowed_list", "", "were idle: leave out the pinning")]
     fn advice_on_a_limit_names_its_file_and_its_group(
         #[case] kind: Kind,
         #[case] file: &str,
         #[case] group: &str,
         #[case] expected: &str,
     ) {
-        let limit = Limit { kind, file: file.to_owned(), group: group.to_owned(), ..Limit::default() };
-        let text = for_limit(&limit).map(|advice| advice.text).unwrap_or_default();
+        let (file, group) = (file.to_owned(), group.to_owned());
+        let limit = Limit { kind, file, group, ..Limit::default() };
+        let text = for_limit(&limit, false).map(|advice| advice.text).unwrap_or_default();
         assert!(text.contains(expected) && !text.contains('{'), "{text}");
+    }
+
+    /// It does not speak of idle CPUs where there were hardly any.
+    #[rstest]
+    #[case::cpuset("/c", "on the CPUs of their set: widen cpuset.cpus of /c,")]
+    #[case::mask("", "on the CPUs of their mask: widen it")]
+    fn advice_on_crowded_cpus(#[case] group: &str, #[case] expected: &str) {
+        let (file, group) = ("cpuset.cpus".to_owned(), group.to_owned());
+        let limit = Limit { kind: Kind::Cpus, file, group, ..Limit::default() };
+        let text = for_limit(&limit, true).map(|advice| advice.text).unwrap_or_default();
+        assert!(text.contains(expected) && !text.contains("idle"), "{text}");
     }
 
     #[rstest]

@@ -46,6 +46,8 @@ pub struct Limited<'a> {
     pub cause: Cause,
     /// The limit.
     pub limit: &'a Limit,
+    /// Whether it is known by threads of the run that were in each other's way, not by idle CPUs.
+    pub is_crowded: bool,
 }
 
 /// Limits that explain the causes of slow requests, or a large part of all of them; most important first,
@@ -144,7 +146,7 @@ fn chosen(cause: Cause, limits: &[Limit], is_it: impl Fn(&Limit) -> bool) -> Vec
         let mut of_kind: Vec<&Limit> =
             limits.iter().filter(|limit| limit.kind == kind && is_it(limit)).collect();
         of_kind.sort_by_key(|limit| std::cmp::Reverse((limit.hits, limit.hit_ns)));
-        found.extend(of_kind.into_iter().map(|limit| Limited { cause, limit }));
+        found.extend(of_kind.into_iter().map(|limit| Limited { cause, limit, is_crowded: false }));
     }
     found
 }

@@ -48,7 +48,7 @@ impl Compared {
         let causes = worth.take(MOST).map(|(_, one)| one.cause);
         let of_cause = |cause: Cause| {
             let limit = self.limited(cause).and_then(|difference| self.hit_of(difference));
-            let advice = limit.and_then(advice::for_limit);
+            let advice = limit.and_then(|limit| advice::for_limit(limit, false));
             let advice = advice.or_else(|| advice::for_cause(self.key(cause, explained)))?;
             Some(Advised { cause: cause.name(), counts: Vec::new(), advice })
         };

@@ -9,6 +9,7 @@ mod ahead;
 mod behind;
 mod case;
 mod counts;
+mod crowded;
 mod culprit;
 mod ending;
 mod explained;

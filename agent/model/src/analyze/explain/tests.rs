@@ -2,6 +2,7 @@
 //!
 //! Cases that were thought of stand here, random ones in [`properties`]. Yields no timings.
 
+mod crowded;
 mod culprits;
 mod outside;
 mod properties;

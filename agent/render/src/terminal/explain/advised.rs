@@ -26,7 +26,7 @@ pub(super) fn advised<'a>(
     if facts.hidden.hung_ns() as f64 * HARDLY > slowest_ns as f64 {
         advised.clear();
     }
-    let limits = limited::found(group, explained, &advised, facts);
+    let limits = limited::found(group, explained, &advised, circle, facts);
     limited::advise(&mut advised, &limits);
     if let Some(version) = facts.limits.iter().find_map(|limit| Version::of_file(&limit.file)) {
         for one in &mut advised {

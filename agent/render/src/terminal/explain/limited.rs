@@ -1,9 +1,11 @@
 //! Limits that explain the causes of slow requests, and the advice that follows from them.
 
+use guestscope_contract::Account;
+
 use crate::{
     analyze::{
         Cause, Group, Limited, advice, behind_others,
-        explain::{Advised, Explained, Naming},
+        explain::{Advised, Circle, Explained, Naming},
         explaining, limited,
     },
     health::Fidelity,
@@ -29,6 +31,7 @@ pub(super) fn found<'a>(
     group: &Group,
     explained: &Explained,
     advised: &[Advised],
+    circle: &Circle,
     facts: &'a ExplainFacts,
 ) -> Vec<Limited<'a>> {
     // Where accounts are folded into others a cause may be anything.
@@ -47,6 +50,10 @@ pub(super) fn found<'a>(
     if !facts.shown.is_one() {
         all.extend(limited(group, &facts.limits));
     }
+    let is_of_cpus = |one: &Limited<'_>| one.limit.kind == Kind::Cpus;
+    if advised.iter().any(|one| one.cause == Account::Runq.name()) && !all.iter().any(is_of_cpus) {
+        all.extend(explained.crowded(group, circle, &facts.limits));
+    }
     for one in all {
         if found.iter().all(|known| !std::ptr::eq(known.limit, one.limit)) {
             found.push(one);
@@ -59,7 +66,7 @@ pub(super) fn found<'a>(
 pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
     for one in advised.iter_mut() {
         let limit = found.iter().find(|limited| limited.cause.name() == one.cause);
-        if let Some(advice) = limit.and_then(|limited| advice::for_limit(limited.limit)) {
+        if let Some(advice) = limit.and_then(|limited| advice::for_limit(limited.limit, limited.is_crowded)) {
             one.advice = advice;
         }
     }
@@ -70,7 +77,7 @@ pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
     let others = found.iter().find(|limited| matches!(limited.cause, Cause::Helper(_)) && !is_told(limited));
     let first = others.or_else(|| found.first().filter(|_| advised.is_empty()));
     if let Some(first) = first
-        && let Some(advice) = advice::for_limit(first.limit)
+        && let Some(advice) = advice::for_limit(first.limit, first.is_crowded)
     {
         // The first cause keeps the first place, or places.
         let place = advised.iter().take_while(|one| one.cause == advised[0].cause).count();

@@ -26,8 +26,9 @@ pub(super) fn lines(page: &mut Page, group: &Group, limits: &[Limit]) {
 }
 
 /// `cpu.fault: memory.max of /a, 300 MB, was hit 1,512 times (memory.events)`; names are as others gave them.
-pub(super) fn words(Limited { cause, limit }: &Limited<'_>) -> String {
-    format!("{}: {}", cause.name(), clause(limit))
+pub(super) fn words(Limited { cause, limit, is_crowded }: &Limited<'_>) -> String {
+    let meanwhile = if *is_crowded { "; threads of this run had the CPUs meanwhile" } else { "" };
+    format!("{}: {}{meanwhile}", cause.name(), clause(limit))
 }
 
 /// The same without the cause.
@@ -127,6 +128,9 @@ pub(super) struct LimitJson<'a> {
     other_cpus: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     other_cpus_idle: Option<f64>,
+    /// Threads of the run were in each other's way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crowded: Option<bool>,
     hits: u64,
     hit_ns: u64,
     periods: u64,
@@ -136,7 +140,7 @@ pub(super) struct LimitJson<'a> {
 }
 
 pub(super) fn json<'a>(limited: &Limited<'a>) -> LimitJson<'a> {
-    let Limited { cause, limit } = *limited;
+    let Limited { cause, limit, is_crowded } = *limited;
     LimitJson {
         cause: cause.name(),
         kind: limit.kind.name(),
@@ -148,6 +152,7 @@ pub(super) fn json<'a>(limited: &Limited<'a>) -> LimitJson<'a> {
         cpus: &limit.cpus,
         other_cpus: &limit.other_cpus,
         other_cpus_idle: (limit.kind == Kind::Cpus).then(|| limit.idle_cpus()),
+        crowded: (limit.kind == Kind::Cpus).then_some(is_crowded),
         hits: limit.hits,
         hit_ns: limit.hit_ns,
         periods: limit.periods,

@@ -47,7 +47,7 @@ const RUNQ: Cause = Cause::Account(Account::Runq);
 #[case::cpuset(RUNQ, Limit { file: "cpuset.cpus".to_owned(), group: "/p".to_owned(), ..mask("0", "1", 9_600_000_000) },
     "runq: threads with cpuset.cpus of /p, CPU 0 alone, stood in its run queue for 12.0 s; CPU 1 was idle for 80.0 % of that")]
 fn each_limit_has_its_words(#[case] cause: Cause, #[case] limit: Limit, #[case] expected: &str) {
-    let limited = Limited { cause, limit: &limit };
+    let limited = Limited { cause, limit: &limit, is_crowded: false };
     assert_eq!(words(&limited), expected);
     let json = serde_json::to_value(json(&limited)).unwrap();
     assert_eq!((json["text"].as_str(), json["hits"].as_u64()), (Some(expected), Some(limit.hits)));
