@@ -40,6 +40,7 @@ mod room;
 mod snapshot;
 mod sources;
 mod stack;
+mod stopper;
 mod thread;
 mod thread_id;
 mod threads;
@@ -65,10 +66,11 @@ pub use self::{
     queue::{LISTED, QueueUser, QueueUsers},
     restored::{Restored, RestoredBy},
     sources::{Made, Sources, Told},
+    stopper::Stopper,
     thread_id::ThreadId,
     unfinished::{AllUnfinished, Doing, Fate, Looked, OpenWait, Others, ReadLedger, UNFINISHED, Unfinished},
     values::{Ending, Holder, Mark, PairingLosses, Phase, PhaseKind, Request, Thread, TraceIds, WARMUP},
-    wait::{Blame, InFlight, Stopper, Wait, WaitedIo},
+    wait::{Blame, InFlight, Wait, WaitedIo},
 };
 
 #[cfg(test)]

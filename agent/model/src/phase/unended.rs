@@ -17,12 +17,12 @@ use guestscope_contract::{
 use super::{
     open::Place,
     pairing::Pairing,
+    stopper::Stopper,
     thread_id::{ThreadId, thread_id},
     unfinished::{
         AllUnfinished, Doing, Fate, LastWait, Looked, OpenWait, Others, ReadLedger, UNFINISHED, Unfinished,
     },
     values::{Ending, Phase, Request, WARMUP},
-    wait::Stopper,
 };
 use crate::untrusted::Untrusted;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use guestscope_contract::{Account, ledger::Ledger};
 
-use super::{thread_id::ThreadId, wait::Stopper};
+use super::{stopper::Stopper, thread_id::ThreadId};
 use crate::untrusted::Untrusted;
 
 /// Most requests of each kind that are kept: the longest.

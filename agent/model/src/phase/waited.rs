@@ -3,8 +3,8 @@
 use guestscope_contract::{Account, NO_SYSCALL, QueueRecord, WAIT_LIMITED, WaitRecord, waker};
 
 use super::{
-    Counts, Wait, ender, open::Place, output::Output, pairing::Pairing, thread::comm, thread_id::ThreadId,
-    wait::Stopper,
+    Counts, Wait, ender, open::Place, output::Output, pairing::Pairing, stopper::Stopper, thread::comm,
+    thread_id::ThreadId,
 };
 
 impl Pairing {

@@ -14,9 +14,9 @@ use crate::{
 
 use super::{
     accounts::means,
-    slowest::kept,
     text::plain,
     units::{counted, difference, duration, percent, rate},
+    waits_for::kept,
 };
 
 /// `200 requests, p50 61.2 ms, p90 64.0 ms, p99 118 ms, 16.1/s`. Quantiles that need more requests are left

@@ -6,7 +6,6 @@ use guestscope_contract::{Account, metrics::Metric};
 
 use crate::{
     analyze::{Cause, Group, Overlay, Slow},
-    looks,
     phase::Blame,
 };
 
@@ -91,13 +90,19 @@ fn parts(page: &Page, slow: &Slow) -> Vec<Piece> {
             )));
         }
         previous = Some(&part.path);
-        let comma = if index + 1 < parts.len() || rest != 0 { "," } else { "" };
+        let has_rest = is_visible(rest, slow);
+        let comma = if index + 1 < parts.len() || has_rest { "," } else { "" };
         words.push(Piece::from(format!("{} {}{comma}", part.cause.name(), difference(part.excess_ns))));
     }
-    if rest != 0 {
+    if is_visible(rest, slow) {
         words.push(Piece::from(format!("rest {}", difference(rest as i64))));
     }
     words
+}
+
+/// Whether a rest changes a digit of the sum.
+const fn is_visible(rest: i128, slow: &Slow) -> bool {
+    rest.unsigned_abs() * 1_000 >= slow.excess_ns.unsigned_abs() as u128 && rest != 0
 }
 
 /// Number of page faults, if they are the largest part of the excess: it is counted, not sampled.
@@ -147,16 +152,9 @@ fn longest_wait(slow: &Slow) -> Option<String> {
     Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))
 }
 
-/// Verb for a thread that other threads waited for: what had stopped it, or the same as for requests, except
-/// where that would be too strong or too weak.
-pub(super) fn kept(blame: Blame) -> String {
-    let stopped = blame.stopped_by.map(|by| format!("was {}", waits_for::stopped(by, None)));
-    stopped.unwrap_or_else(|| looks::of(blame.account).did.to_owned())
-}
-
 /// `, for thread 4711, which was throttled for 6.00 ms of it`.
 fn blamed(blame: Blame) -> String {
-    let (did, Blame { tid, ns, depth, .. }) = (kept(blame), blame);
+    let (did, Blame { tid, ns, depth, .. }) = (waits_for::kept(blame), blame);
     let far = if depth > 1 { format!(" {depth} wake-ups away") } else { String::new() };
     format!(", for thread {tid}{far}, which {did} for {} of it", duration(ns))
 }

@@ -1,7 +1,10 @@
-//! The words for the device that a thread waited for.
+//! The words for what a thread waited for: a device, what stopped it, what another thread did.
 
-use crate::phase::{InFlight, Stopper, WaitedIo};
-use crate::untrusted::Untrusted;
+use crate::{
+    looks,
+    phase::{Blame, InFlight, Stopper, WaitedIo},
+    untrusted::Untrusted,
+};
 
 use super::units::counted;
 
@@ -38,6 +41,13 @@ pub(super) fn stopped(by: Stopper, thread: Option<String>) -> String {
         Stopper::Freezer => ("stopped by the freezer of its control group", "thawed"),
     };
     thread.map_or_else(|| what.to_owned(), |thread| format!("{what}, {end} by {thread}"))
+}
+
+/// Verb for a thread that other threads waited for: what had stopped it, or the same as for requests, except
+/// where that would be too strong or too weak.
+pub(super) fn kept(blame: Blame) -> String {
+    let stopped = blame.stopped_by.map(|by| format!("was {}", stopped(by, None)));
+    stopped.unwrap_or_else(|| looks::of(blame.account).did.to_owned())
 }
 
 #[cfg(test)]

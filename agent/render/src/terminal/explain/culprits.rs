@@ -2,19 +2,20 @@
 //!
 //! Yields a list of the largest. Threads that are too many to name each stand together by their name.
 
+use std::collections::HashMap;
+
 use crate::{
-    analyze::explain::{Culprit, OfGroup, Whose},
+    analyze::explain::{Case, Circle, Culprit, Named, OfGroup, Whose},
     phase::Blame,
 };
 
 use super::{
     super::{
-        slowest::kept,
         units::{duration, thousands},
-        waits_for,
+        waits_for::{self, kept},
     },
     calls,
-    evidence::Words,
+    facts::ExplainFacts,
     limited,
 };
 
@@ -22,6 +23,14 @@ use super::{
 pub(super) const CULPRITS: usize = 3;
 /// Culprits below 1 / `NAMED` of the waits are not named.
 const NAMED: u64 = 20;
+
+/// Context of the words.
+pub(super) struct Words<'a> {
+    pub(super) case: &'a Case,
+    pub(super) threads: &'a HashMap<u32, Named>,
+    pub(super) circle: &'a Circle,
+    pub(super) facts: &'a ExplainFacts,
+}
 
 /// Waits on one culprit, or on several threads of one name.
 struct Gathered {

@@ -3,14 +3,12 @@
 //!
 //! Yields one line of text per part, all of it from the analysis; unknown facts are left out.
 
-use std::collections::HashMap;
-
 use guestscope_contract::{Account, metrics::Metric};
 
 use crate::{
     analyze::{
         Cause, Overlay,
-        explain::{Ahead, By, Case, Circle, Compared, HelperWaits, Named, OfGroup, Part, Sampled, Waits},
+        explain::{Ahead, By, Compared, HelperWaits, OfGroup, Part, Sampled, Waits},
     },
     health::Fidelity,
 };
@@ -19,8 +17,7 @@ use super::{
     super::units::{counted, duration, durations, thousands},
     calls,
     counted::{disk, is_as_usual, mean, network, number},
-    culprits::CULPRITS,
-    facts::ExplainFacts,
+    culprits::{CULPRITS, Words},
 };
 
 const RUNQ: Cause = Cause::Account(Account::Runq);
@@ -33,14 +30,6 @@ const MUCH: i64 = 5;
 
 /// Fewer samples do not support a share.
 const ENOUGH_SAMPLES: u64 = 20;
-
-/// Context of the words.
-pub(super) struct Words<'a> {
-    pub(super) case: &'a Case,
-    pub(super) threads: &'a HashMap<u32, Named>,
-    pub(super) circle: &'a Circle,
-    pub(super) facts: &'a ExplainFacts,
-}
 
 /// The evidence for a part; `is_unusual`: typical requests have no such phase, which is the reason itself.
 pub(super) fn about(part: &Part, words: &Words<'_>, is_unusual: bool) -> String {

@@ -35,7 +35,8 @@ use crate::{
 
 use self::{
     advised::advised,
-    evidence::{Words, about},
+    culprits::Words,
+    evidence::about,
     facts::ExplainedRun,
     shown::{ShownPart, ShownPhase, shown},
 };
