@@ -63,6 +63,8 @@ pub struct OpenRecord {
     pub others: Option<u32>,
     /// Those of them that waited for locks.
     pub others_locked: Option<u32>,
+    /// The process that theirs was forked from.
+    pub forked_from: Option<u32>,
 }
 
 /// Words of [`Doing`] besides the accounts.
@@ -116,6 +118,7 @@ impl From<&Unfinished> for OpenRecord {
             is_private: wait.and_then(|wait| wait.is_private),
             others: one.others.map(|others| others.alive),
             others_locked: one.others.map(|others| others.locked),
+            forked_from: one.others.and_then(|others| others.forked_from),
         }
     }
 }
@@ -139,7 +142,8 @@ impl From<&OpenRecord> for Unfinished {
             (_, None) => Doing::Unknown,
         };
         let fate = Fate::ALL.into_iter().find(|fate| fate.name() == record.fate);
-        let others = |alive| Others { alive, locked: record.others_locked.unwrap_or(0) };
+        let (locked, forked_from) = (record.others_locked.unwrap_or(0), record.forked_from);
+        let others = |alive| Others { alive, locked, forked_from };
         Self {
             id: record.id,
             name: record.name.clone(),
@@ -172,7 +176,7 @@ mod tests {
             phase_start_ns: 2_000,
             fate,
             doing,
-            others: Some(Others { alive: 2, locked: 1 }),
+            others: Some(Others { alive: 2, locked: 1, forked_from: Some(9) }),
         }
     }
 

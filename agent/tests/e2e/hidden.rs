@@ -7,7 +7,7 @@ use crate::{
     ground::{Ground, eventually, subject},
 };
 
-/// The first sentence that `explain` prints, on one line.
+/// What `explain` prints first, on one line.
 fn first_of_explain(ground: &Ground) -> String {
     let folder = only_folder(&ground.path("runs"));
     let done = ground.command(&["explain"]).word(folder).finish().expect(0);
@@ -15,15 +15,28 @@ fn first_of_explain(ground: &Ground) -> String {
     block.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// Without the times: they are this machine's.
+/// The sentence before the advice, and whether there is advice on forks.
+fn sentence_and_advice(ground: &Ground) -> (String, bool) {
+    let said = without_times(&first_of_explain(ground));
+    let (sentence, advice) = said.split_once(" advice ").unwrap_or((&said, ""));
+    (sentence.to_owned(), advice.contains("A fork copies one thread alone"))
+}
+
+/// Without times and numbers of processes: they are this machine's.
 fn without_times(sentence: &str) -> String {
     let words: Vec<&str> = sentence.split(' ').collect();
     let is_time = |at: usize| at > 0 && words[at - 1] == "for" && words[at].starts_with(char::is_numeric);
-    let of = |at: usize| if is_time(at) { "N" } else { words[at] };
+    let is_pid = |at: usize| at > 0 && ["(pid", "process"].contains(&words[at - 1]);
+    let pid = |at: usize| words[at].trim_start_matches(char::is_numeric);
+    let is_number = |at: usize| is_pid(at) && words[at].starts_with(char::is_numeric);
+    let of = |at: usize| match () {
+        () if is_time(at) => "N".to_owned(),
+        () if is_number(at) => format!("N{}", pid(at)),
+        () => words[at].to_owned(),
+    };
     let is_unit = |at: usize| at > 0 && is_time(at - 1);
     let rest = |at: usize| words[at].trim_start_matches(char::is_alphabetic).to_owned();
-    let said =
-        (0..words.len()).map(|at| if is_unit(at) { format!("s{}", rest(at)) } else { of(at).to_owned() });
+    let said = (0..words.len()).map(|at| if is_unit(at) { format!("s{}", rest(at)) } else { of(at) });
     said.collect::<Vec<_>>().join(" ")
 }
 
@@ -40,18 +53,15 @@ fn a_hung_child_is_the_first_thing_said() {
         let seen = &folder.manifest().unfinished.requests;
         seen.first().filter(|one| one.is_private.is_some()).map(|_| ())
     });
-    assert_eq!(
-        without_times(&first_of_explain(&ground)),
-        "1 request is still open: serve 1, for N s in tokenize, waiting in futex (lock) for N s; no other \
-         thread of its process is alive: nobody can wake it"
-    );
+    let told = "1 request is still open: serve 1 (pid N), for N s in tokenize, waiting in futex (lock) for N s; \
+                no other thread of its process, forked from process N, is alive: nobody can wake it";
+    assert_eq!(sentence_and_advice(&ground), (told.to_owned(), true));
     std::fs::write(ground.path("go-on"), "").expect("the folder is ours");
     let done = running.finish().expect(0);
-    assert_eq!(
-        without_times(&first_of_explain(&ground)),
-        "1 request did not end: serve 1, for N s in tokenize, waiting in futex (lock) for N s, until its \
-         process ended; no other thread of its process was alive: nobody could wake it"
-    );
+    let told = "1 request did not end: serve 1 (pid N), for N s in tokenize, waiting in futex (lock) for N s, \
+                until its process ended; no other thread of its process, forked from process N, was alive: \
+                nobody could wake it";
+    assert_eq!(sentence_and_advice(&ground), (told.to_owned(), true));
     let summary = done.summary();
     let open = summary["open"].as_array().expect("it is a list");
     assert_eq!(open.len(), 1);
@@ -71,7 +81,7 @@ fn a_request_in_flight_at_the_end_does_not_hang() {
     std::fs::write(ground.path("go-on"), "").expect("the folder is ours");
     assert_eq!(
         without_times(&first_of_explain(&ground)),
-        "1 request was in flight at the end: request 3, for N s in work"
+        "1 request was in flight at the end: request 3 (pid N), for N s in work"
     );
     let open = &done.summary()["open"];
     assert_eq!((&open[0]["kind"], &open[0]["fate"]), (&"in_flight".into(), &"stopped".into()));

@@ -39,6 +39,10 @@ pub const ADDRESS_SPACE: &str = "address_space";
 pub const FROM_OUTSIDE: &str = "address_space.outside";
 /// Key of the advice on requests that hang while no thread of their process is alive to wake them.
 pub const ALONE: &str = "hung.alone";
+/// The same in a process that was forked.
+pub const FORKED: &str = "hung.forked";
+/// Key of the advice on waits for Python's interpreter lock.
+pub const INTERPRETER: &str = "lock.interpreter";
 /// Key of the advice on requests that hang while all threads of their process wait for locks.
 pub const DEADLOCK: &str = "hung.deadlock";
 /// Key of the advice on busy-waiting in libraries that other advice has named.
@@ -218,7 +222,7 @@ mod tests {
     /// Keys by whose processes had the CPU.
     const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
     /// Those of what most waits of a cause were for.
-    const OF_WAITS: [&str; 13] = [
+    const OF_WAITS: [&str; 14] = [
         IN_FLIGHT,
         HELD_BACK,
         QUEUED,
@@ -232,6 +236,7 @@ mod tests {
         BOTH_WAIT,
         PEER_QUEUED,
         FROM_OUTSIDE,
+        INTERPRETER,
     ];
     /// Those with libraries that busy-wait.
     const OF_SPINNERS: [&str; 2] = [SPINNING, OWN_SPINNING];
@@ -239,7 +244,7 @@ mod tests {
     /// Those on a phase and on a system call with names of their own.
     const OF_NAMES: [&str; 3] = [COLLECTOR, YIELDS, SPINNING_AS_TOLD];
     /// Those on requests without an end.
-    const OF_HUNG: [&str; 2] = [ALONE, DEADLOCK];
+    const OF_HUNG: [&str; 3] = [ALONE, FORKED, DEADLOCK];
 
     #[test]
     fn every_cause_has_advice_and_all_advice_has_a_cause() {

@@ -63,9 +63,10 @@ impl Openness {
         if let Some(by) = wait.stopped_by {
             return advice::for_cause(advice::of_stops(by));
         }
-        let Others { alive, locked } = one.others.filter(|_| wait.account == Account::Lock)?;
+        let Others { alive, locked, forked_from } = one.others.filter(|_| wait.account == Account::Lock)?;
         match alive {
-            0 if wait.is_private != Some(false) => advice::for_cause(advice::ALONE),
+            0 if wait.is_private == Some(false) => None,
+            0 => advice::for_cause(if forked_from.is_some() { advice::FORKED } else { advice::ALONE }),
             1.. if locked >= alive => advice::for_cause(advice::DEADLOCK),
             _ => None,
         }

@@ -60,11 +60,11 @@ pub use rows::{Row, RowKind};
 pub use split::{Parts, Split, Sums};
 pub use summary::{Group, Summary};
 pub use threads::{OTHER_THREADS, Role, ThreadGroup, ThreadGroups, is_active};
-pub use tree::{OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
+pub use tree::{COLLECTION, OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 
 pub use self::{
     called::{Called, MostCalled},
-    peers::Peers,
+    peers::{Peers, TakenBy},
     slow::{Excess, Slow},
     tally::{LeftOut, ProcessRow, SLOWEST},
     verdict::TailVerdict,

@@ -1,7 +1,10 @@
 //! A slow request, as plain data: its latency, and what it is more than the typical one's.
 
 use super::cause::Cause;
-use crate::{phase::Wait, untrusted::Untrusted};
+use crate::{
+    phase::{Holder, Wait, waits_for_address_space},
+    untrusted::Untrusted,
+};
 
 /// A part of an excess.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,14 +36,38 @@ pub struct Slow {
     pub excess_ns: i64,
     /// Parts that are not zero, largest first.
     pub parts: Vec<Excess>,
-    /// The longest wait inside it, once [`Summary::add_waits`] has seen it.
+    /// The longest wait inside it, once [`Summary::add_waits`] has seen it: of those of its largest cause, if there
+    /// are any.
     pub longest_wait: Option<Wait>,
+    /// Number of its long waits that are mainly of the same account as that one, and their time of it, ns.
+    pub waits_like_it: (u64, u64),
+    /// What had its thread for longest while one of its phases was suspended.
+    pub holder: Option<Box<Holder>>,
 }
 
 impl Slow {
     /// The part of the excess that one cause explains, over all phases, ns.
     pub fn excess_by(&self, cause: Cause) -> i64 {
         self.parts.iter().filter(|part| part.cause == cause).map(|part| part.excess_ns).sum()
+    }
+
+    /// Whether a wait is of the cause that explains most of the excess.
+    pub(super) fn is_of_largest(&self, wait: &Wait) -> bool {
+        match self.parts.first().filter(|part| part.excess_ns > 0).map(|part| part.cause) {
+            Some(Cause::Account(account)) => wait.mainly().0 == account,
+            Some(Cause::AddressSpace) => waits_for_address_space(wait),
+            Some(Cause::Stopped) => wait.stopped_by.is_some(),
+            Some(
+                Cause::Suspended
+                | Cause::Queue
+                | Cause::Handoff
+                | Cause::Steal
+                | Cause::Pause
+                | Cause::Helper(_)
+                | Cause::Overlay(_),
+            )
+            | None => false,
+        }
     }
 
     /// The cause that makes at least half of the excess, if there is one.

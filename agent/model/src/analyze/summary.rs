@@ -246,5 +246,7 @@ fn slow_one(slow: &Candidate, tree: &Tree, typical: &Typical) -> Slow {
         excess_ns: slow.latency_ns as i64 - typical.latency_ns as i64,
         parts,
         longest_wait: None,
+        waits_like_it: (0, 0),
+        holder: slow.holder.clone(),
     }
 }

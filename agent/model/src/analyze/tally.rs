@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use guestscope_contract::Account;
 
-use crate::phase::{COUNTS, Counts, Ending, PhaseKind, Request};
+use crate::phase::{COUNTS, Counts, Ending, Holder, PhaseKind, Request};
 use crate::untrusted::Untrusted;
 
 use super::{
@@ -98,6 +98,8 @@ pub(super) struct Candidate {
     pub(super) trace_id: [u8; 16],
     pub(super) start_ns: u64,
     pub(super) fault_minor: u64,
+    /// What had its thread for longest while one of its phases was suspended.
+    pub(super) holder: Option<Box<Holder>>,
     /// Each place once.
     pub(super) own: HashMap<PlaceId, Split>,
 }
@@ -112,7 +114,10 @@ impl Candidate {
         let (id, number) = (root.id, root.request);
         let fault_minor = root.counts.fault_minor;
         let trace_id = root.trace.trace_id;
-        Self { latency_ns, id, request: number, trace_id, start_ns: root.start_ns, fault_minor, own }
+        let holders = request.phases.iter().filter_map(|phase| phase.holder.as_ref());
+        let holder = holders.max_by_key(|holder| holder.ns).cloned();
+        let start_ns = root.start_ns;
+        Self { latency_ns, id, request: number, trace_id, start_ns, fault_minor, holder, own }
     }
 
     fn rank(&self) -> (std::cmp::Reverse<u64>, u64, u64) {

@@ -10,6 +10,8 @@ use crate::untrusted::Untrusted;
 
 use super::split::Split;
 
+/// The phase of a garbage collection, as hooks/collector.py names it.
+pub const COLLECTION: &str = "garbage collection";
 /// Name of the time that no phase of the request covers.
 pub const OUTSIDE: &str = "(outside phases)";
 /// Phases whose names came after there was room for more.

@@ -33,6 +33,8 @@ impl Pairing {
         // First of all it lives, and its process with it: its first edges may have been here before.
         let state = self.threads.meet(child, record.ledger.slot);
         state.name = comm(&record.comm);
+        let is_of_another = record.other_tgid != 0 && record.other_tgid != child.tgid;
+        state.forked_from = is_of_another.then_some(record.other_tgid);
         if record.header.flags & FORK_ADOPTED != 0 {
             state.faults_before = (record.minor_faults, record.major_faults);
             state.ran_before = record.header.flags & FORK_LATE != 0;
@@ -97,6 +99,7 @@ impl Pairing {
         state.forget_edges();
         state.name = comm(&record.comm);
         state.slot = record.ledger.slot;
+        state.forked_from = None;
         self.threads.insert(thread, state);
     }
 

@@ -68,6 +68,8 @@ pub(crate) struct ThreadState {
     /// until a start is seen. A new program's marks may be seen late as well: where the agent attached, its
     /// probes are put in when it finds what the program has mapped.
     pub(crate) ran_before: bool,
+    /// The process that its own was forked from, if it is that one's main thread and has not called exec.
+    pub(crate) forked_from: Option<u32>,
     /// Its last long wait.
     pub(crate) last_wait: Option<LastWait>,
     /// Its I/Os.

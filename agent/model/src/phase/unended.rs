@@ -152,7 +152,9 @@ impl Pairing {
             _ => Doing::Unknown,
         };
         let others = || self.threads.of_process(thread.tgid).filter(|other| *other != thread);
-        let mut known = Others { alive: others().count() as u32, locked: 0 };
+        let main = self.threads.of_process(thread.tgid).find(|one| one.tid == one.tgid);
+        let forked_from = main.and_then(|main| self.threads.get(main)?.forked_from);
+        let mut known = Others { alive: others().count() as u32, locked: 0, forked_from };
         // It matters for locks alone, and nobody would look at each of more threads.
         if own.state == BLOCKED && is_lock(&own) && known.alive <= LOCKED_MOST {
             let waits = |other| of(other).is_some_and(|ledger| ledger.state == BLOCKED && is_lock(&ledger));

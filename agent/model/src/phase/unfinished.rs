@@ -95,6 +95,8 @@ pub struct Others {
     pub alive: u32,
     /// Those of them that wait for locks.
     pub locked: u32,
+    /// The process that this one was forked from, where that was seen and it has not called exec since.
+    pub forked_from: Option<u32>,
 }
 
 /// A request that is open, or did not end by itself.

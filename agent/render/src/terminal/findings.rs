@@ -6,7 +6,7 @@ use guestscope_contract::{Account, metrics::Metric};
 
 use crate::untrusted::{self, Untrusted};
 use crate::{
-    analyze::{Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay, Peers},
+    analyze::{COLLECTION, Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay, Peers, Slow, TakenBy},
     looks,
     phase::Blame,
     platform::CpuQuota,
@@ -53,10 +53,31 @@ pub(super) fn headline_of(
 ) -> String {
     let said = headline(found, cpu_quota, unicode);
     let Headline::Cause { cause, slowest, .. } = found else { return said };
-    match Peers::of(&group.slowest[..(*slowest).min(group.slowest.len())], *cause) {
-        Some(peers) => format!("{said}; {}", of_peers(peers)),
-        None => said,
-    }
+    let slowest = &group.slowest[..(*slowest).min(group.slowest.len())];
+    let device = (*cause == Cause::Account(Account::Poll)).then(|| in_flight(slowest)).flatten();
+    let by_io = device
+        .map(|name| format!("reads or writes of {} were in flight meanwhile", plain(name.stored(), unicode)));
+    let taken = || TakenBy::of(slowest).filter(|_| *cause == Cause::Suspended);
+    let more = by_io.or_else(|| taken().map(|by| taken_by(&by, unicode)));
+    let more = more.or_else(|| Peers::of(slowest, *cause).map(of_peers));
+    more.map_or_else(|| said.clone(), |more| format!("{said}; {more}"))
+}
+
+/// `rerank of other requests had their threads for 153 ms of it, in the mean`
+fn taken_by(TakenBy { phase, ns }: &TakenBy, unicode: bool) -> String {
+    let by = match phase {
+        Some(name) => format!("{} of other requests", plain(name.stored(), unicode)),
+        None => "code outside of phases".to_owned(),
+    };
+    format!("{by} had their threads for {} of it, in the mean", duration(*ns))
+}
+
+/// The device whose reads or writes were in flight in the longest waits of most of these requests.
+fn in_flight(slowest: &[Slow]) -> Option<&Untrusted> {
+    let waits = slowest.iter().filter_map(|slow| slow.longest_wait.as_ref());
+    let ios = waits.filter_map(|wait| wait.io.as_ref()).filter(|io| io.in_flight.is_some());
+    let named: Vec<&Untrusted> = ios.map(|io| &io.name).collect();
+    named.first().copied().filter(|_| named.len() * 2 > slowest.len())
 }
 
 /// `of 334 ms in their longest waits, the threads that they waited for had no CPU for 165 ms`
@@ -114,7 +135,13 @@ fn headline(headline: &Headline, cpu_quota: Option<&CpuQuota>, unicode: bool) ->
             } else {
                 String::new()
             };
-            format!("{who} {}: {over}{place}{quota}", verb(*cause, *dominated))
+            let is_collection = path.last().is_some_and(|name| *name == COLLECTION);
+            let verb = if is_collection && *cause == Cause::Account(Account::Cpu) {
+                "ran the garbage collector"
+            } else {
+                verb(*cause, *dominated)
+            };
+            format!("{who} {verb}: {over}{place}{quota}")
         }
     }
 }

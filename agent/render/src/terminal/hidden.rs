@@ -82,9 +82,10 @@ fn sentence(page: &Page, openness: Openness, those: &Openly<'_>, same_syscalls: 
     };
     let age = duration(one.age_ns());
     let mut text = format!(
-        "{subject} {state}{which}: {} {}, for {age} {place}",
+        "{subject} {state}{which}: {} {} (pid {}), for {age} {place}",
         page.name(&one.name, NAME),
-        one.request
+        one.request,
+        one.thread.tgid
     );
     if openness == Openness::InFlight {
         return text;
@@ -126,16 +127,21 @@ fn doing(page: &Page, one: &Unfinished, same_syscalls: bool) -> String {
 
 /// Who could end a wait for a lock.
 fn wakers(wait: &OpenWait, others: Others, is_now: bool) -> String {
-    let Others { alive, locked } = others;
+    let Others { alive, locked, .. } = others;
     let (is, can) = if is_now { ("is", "can") } else { ("was", "could") };
+    let forked = others.forked_from.map(|pid| format!(", forked from process {pid},"));
+    let forked = forked.unwrap_or_default();
     match (alive, wait.is_private) {
-        (0, Some(true)) => format!("; no other thread of its process {is} alive: nobody {can} wake it"),
+        (0, Some(true)) => {
+            format!("; no other thread of its process{forked} {is} alive: nobody {can} wake it")
+        }
         (0, Some(false)) => {
             format!(
-                "; no other thread of its process {is} alive: another process or a time limit may wake it"
+                "; no other thread of its process{forked} {is} alive: another process or a time limit may \
+                 wake it"
             )
         }
-        (0, None) => format!("; no other thread of its process {is} alive to wake it"),
+        (0, None) => format!("; no other thread of its process{forked} {is} alive to wake it"),
         (1, _) if locked == 1 => {
             let waits = if is_now { "waits" } else { "waited" };
             format!("; the other thread of its process {waits} for a lock as well")
@@ -196,6 +202,7 @@ pub(super) struct OpenJson<'a> {
     is_private: Option<bool>,
     other_threads: Option<u32>,
     other_threads_locked: Option<u32>,
+    forked_from: Option<u32>,
     advice: Option<String>,
     advice_source: Option<String>,
 }
@@ -234,6 +241,7 @@ fn of(openness: Openness, one: &Unfinished) -> OpenJson<'_> {
         is_private: wait.and_then(|wait| wait.is_private),
         other_threads: one.others.map(|others| others.alive),
         other_threads_locked: one.others.map(|others| others.locked),
+        forked_from: one.others.and_then(|others| others.forked_from),
         advice,
         advice_source,
     }

@@ -6,7 +6,7 @@ use guestscope_contract::{Account, metrics::Metric};
 
 use crate::{
     analyze::{Cause, Group, Overlay, Slow},
-    phase::Blame,
+    phase::{Blame, waits_for_address_space},
 };
 
 use super::{
@@ -108,8 +108,11 @@ const fn is_visible(rest: i128, slow: &Slow) -> bool {
 /// Number of page faults, if they are the largest part of the excess: it is counted, not sampled.
 fn faults(slow: &Slow, group: &Group) -> Option<String> {
     let largest = slow.parts.iter().max_by_key(|part| part.excess_ns)?;
-    (largest.cause == Cause::Overlay(Overlay::Fault)).then(|| {
-        let mean = mean_count(count_of(group, Metric::FaultMinor), group.latency.count);
+    let (all, requests) = (count_of(group, Metric::FaultMinor), group.latency.count);
+    // As many as usual explain nothing: then each of them took longer.
+    let is_more = u128::from(slow.fault_minor) * u128::from(requests) * 2 >= all * 3;
+    (is_more && largest.cause == Cause::Overlay(Overlay::Fault)).then(|| {
+        let mean = mean_count(all, requests);
         format!("minor faults: {}; {mean} in the mean", thousands(slow.fault_minor))
     })
 }
@@ -118,13 +121,15 @@ fn faults(slow: &Slow, group: &Group) -> Option<String> {
 fn longest_wait(slow: &Slow) -> Option<String> {
     let wait = slow.longest_wait.as_ref()?;
     let excess_ns = u64::try_from(slow.excess_ns).ok()?;
-    if wait.duration_ns < excess_ns / 10 {
+    let (count, sum_ns) = slow.waits_like_it;
+    if wait.duration_ns.max(sum_ns) < excess_ns / 10 {
         return None;
     }
     let (account, ns) = wait.mainly();
     let who = match (account, wait.ran_before_tid, wait.waker_tid) {
         (Account::Runq, ..) if let Some(user) = wait.users.listed.first() => {
-            format!(", behind {} (pid {}) for {} of it", user.comm, user.pid, duration(user.ns))
+            let own = if user.pid == wait.thread.tgid { "its own thread " } else { "" };
+            format!(", behind {own}{} (pid {}) for {} of it", user.comm, user.pid, duration(user.ns))
         }
         (Account::Runq, 1.., _) => {
             format!(
@@ -143,13 +148,24 @@ fn longest_wait(slow: &Slow) -> Option<String> {
             format!(", {}", waits_for::stopped(by, thread))
         }
         (.., Some(waker)) => {
+            let what = if waits_for_address_space(wait) {
+                "for the lock of its address space, held by"
+            } else {
+                "ended by"
+            };
             let name = wait.waker_comm.as_ref().map(|comm| format!(" ({comm})")).unwrap_or_default();
-            format!(", ended by thread {waker}{name}")
+            format!(", {what} thread {waker}{name}")
         }
         _ if wait.timed_out() => ", ended by its own time limit".to_owned(),
         _ => String::new(),
     };
-    Some(format!("longest wait: {} {}{who}", account.name(), duration(ns)))
+    let of = match count {
+        2.. if sum_ns >= ns.saturating_mul(2) => {
+            format!(" (of {} in {} waits)", duration(sum_ns), thousands(count))
+        }
+        _ => String::new(),
+    };
+    Some(format!("longest wait: {} {}{of}{who}", account.name(), duration(ns)))
 }
 
 /// `, for thread 4711, which was throttled for 6.00 ms of it`.

@@ -297,7 +297,9 @@ fn next_steps(summary: &Summary, health: &Health, facts: &RunFacts, page: &Page)
     }
     let most = summary.groups.iter().map(|group| group.latency.count).max().unwrap_or(0);
     let Some(group) = summary.groups.first() else { return steps };
-    if most < ENOUGH_REQUESTS {
+    if facts.hidden.hung_ns() > 0 {
+        // More requests would say nothing of the one that hangs.
+    } else if most < ENOUGH_REQUESTS {
         let why = format!("the same with more requests: {ENOUGH_REQUESTS} for causes, 100 for p99");
         steps.push(why);
     } else if most < 100 {

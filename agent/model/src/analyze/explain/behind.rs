@@ -2,6 +2,8 @@
 //!
 //! Yields [`Behind`], from one walk through the requests.
 
+use std::ops::RangeInclusive;
+
 use guestscope_contract::Account;
 
 use super::{
@@ -12,6 +14,12 @@ use super::{
     whose::{Circle, Whose},
 };
 use crate::analyze::cause::Cause;
+
+/// Mean time of waits that ask for Python's interpreter lock in turn, ns: its default interval, and the way back
+/// to the CPU.
+const TURN_NS: RangeInclusive<u64> = 5_000_000..=5_600_000;
+/// Fewer such waits may be anything.
+const TURNS: u64 = 3;
 
 /// The waits of one cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +66,13 @@ impl Behind {
             |one: &&OfGroup| matches!(one.by.culprit, Culprit::Kept(blame) if blame.account == Account::Runq);
         let kept_ns: u64 = self.by.iter().filter(is_queued).map(|one| one.by.kept_ns).sum();
         kept_ns > 0 && kept_ns as f64 >= self.total_ns as f64 * WORTH
+    }
+
+    /// Whether most waits timed out as those of threads that ask for Python's interpreter lock do.
+    pub(super) fn is_by_turns(&self) -> bool {
+        let held = self.by.iter().filter(|one| matches!(one.by.culprit, Culprit::Held { .. }));
+        let (count, ns) = held.fold((0, 0), |(count, ns), one| (count + one.by.count, ns + one.by.ns));
+        count >= TURNS && TURN_NS.contains(&(ns / count))
     }
 
     /// Whether more than half of the time was for culprits of a kind, of several of them together.

@@ -4,7 +4,7 @@ use guestscope_contract::{Account, metrics::Metric};
 
 use super::{
     super::{
-        advice,
+        COLLECTION, advice,
         cause::{Cause, Overlay},
     },
     Behind, Case, Compared,
@@ -19,8 +19,6 @@ use crate::phase::Blame;
 const QUEUED_LEAST: f64 = 0.5;
 /// Part of them above which several of its own I/Os stood in queues at once.
 const QUEUED_MOST: f64 = 1.5;
-/// The phase of a garbage collection, as hooks/collector.py names it.
-const COLLECTION: &str = "garbage collection";
 
 impl Explained {
     /// Advice on a cause: on each group of processes that had much of the CPU time that was waited for, and
@@ -63,6 +61,7 @@ impl Explained {
             behind.is_mostly(|culprit| matches!(culprit, Culprit::AddressSpace { .. }));
         let key = match behind.most() {
             _ if is_for_a_thread(cause) && behind.is_of_queued() => advice::PEER_QUEUED,
+            Some(Culprit::Held { .. }) if behind.is_by_turns() => advice::INTERPRETER,
             _ if behind.is_from_outside(circle) => advice::FROM_OUTSIDE,
             _ if is_mostly_for_the_lock => advice::ADDRESS_SPACE,
             Some(Culprit::InFlight { .. }) => advice::IN_FLIGHT,

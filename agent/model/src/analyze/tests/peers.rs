@@ -4,8 +4,8 @@ use guestscope_contract::Account;
 use rstest::rstest;
 
 use crate::{
-    analyze::{Cause, Excess, Peers, Slow},
-    phase::{Blame, Stopper, Wait},
+    analyze::{Cause, Excess, Peers, Slow, TakenBy},
+    phase::{Blame, Holder, Stopper, Wait},
 };
 
 const POLL: Cause = Cause::Account(Account::Poll);
@@ -39,4 +39,26 @@ const A_LITTLE: Option<(Account, Option<Stopper>, u64)> = Some((Account::Runq, N
 #[case::none(&[], None)]
 fn what_kept_them(#[case] slowest: &[Slow], #[case] expected: Option<Peers>) {
     assert_eq!(Peers::of(slowest, POLL), expected);
+}
+
+/// A request that was suspended for 10 ms, while a phase of another one had its thread for so long.
+fn suspended(phase: Option<&str>, ns: u64) -> Slow {
+    let holder = Some(Box::new(Holder { request: 1, phase: phase.map(Into::into), ns }));
+    let part = Excess { path: Vec::new(), cause: Cause::Suspended, excess_ns: 10_000_000 };
+    Slow { excess_ns: 10_000_000, parts: vec![part], holder, ..Slow::default() }
+}
+
+fn taken(phase: Option<&str>, ns: u64) -> TakenBy {
+    TakenBy { phase: phase.map(Into::into), ns }
+}
+
+#[rstest]
+#[case::one_phase(&[suspended(Some("rerank"), 8_000_000), suspended(Some("rerank"), 6_000_000)], Some(taken(Some("rerank"), 7_000_000)))]
+#[case::mostly_one(&[suspended(Some("rerank"), 8_000_000), suspended(None, 6_000_000)], Some(taken(Some("rerank"), 4_000_000)))]
+#[case::code_outside(&[suspended(None, 6_000_000)], Some(taken(None, 6_000_000)))]
+#[case::a_little(&[suspended(Some("rerank"), 2_000_000)], None)]
+#[case::not_suspended(&[Slow { holder: suspended(None, 9_000_000).holder, ..slow(Account::Poll, None) }], None)]
+#[case::none(&[], None)]
+fn what_had_their_threads(#[case] slowest: &[Slow], #[case] expected: Option<TakenBy>) {
+    assert_eq!(TakenBy::of(slowest), expected);
 }

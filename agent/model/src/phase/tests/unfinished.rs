@@ -39,7 +39,10 @@ fn told(all: &AllUnfinished) -> String {
             }
         };
         let others = match one.others {
-            Some(Others { alive, locked }) => format!("{alive} others, {locked} locked"),
+            Some(Others { alive, locked, forked_from }) => {
+                let forked = forked_from.map(|pid| format!(", forked from {pid}")).unwrap_or_default();
+                format!("{alive} others, {locked} locked{forked}")
+            }
             None => "others unknown".to_owned(),
         };
         format!(
@@ -126,6 +129,34 @@ fn a_stopped_thread_is_told_as_that() {
     0 open, 1 ended
     thread_ended serve 1: 100..1001 in "outer/tokenize" since 140
       stopped by signal, other in None since 150, 2 others, 0 locked
+    "#);
+}
+
+/// A child of a fork is told as one until it calls exec; threads are no children.
+#[test]
+fn a_forked_process_is_told_as_that() {
+    let mut world = World::default();
+    world.play(
+        "
+        0   10/10 adopt
+        5   10/11 fork 10/10
+        6   12/12 fork 10/11
+        7   13/13 fork 10/10
+        8   13/13 exec 13/13
+        100 12/12 request 262144 serve #1
+        110 13/13 request 262144 serve #2
+        120 10/11 request 262144 serve #3
+    ",
+    );
+    let ledgers = [ledger(12, 12, 6), ledger(13, 13, 7), ledger(10, 11, 5), ledger(10, 10, 0)];
+    assert_snapshot!(told(&look(&mut world, 900, 500, &ledgers)), @r#"
+    3 open, 0 ended
+    open serve 1: 100..900 in "" since 100
+      runs, 0 others, 0 locked, forked from 10
+    open serve 2: 110..900 in "" since 110
+      runs, 0 others, 0 locked
+    open serve 3: 120..900 in "" since 120
+      runs, 1 others, 0 locked
     "#);
 }
 

@@ -115,11 +115,11 @@ impl Words<'_> {
         }
     }
 
-    /// `7 threads (cat)`, or `thread 4711 (python)`.
+    /// `7 tasks (cat)`: threads of one process, or processes; or `thread 4711 (python)`.
     fn threads_like(&self, tid: u32, threads: usize) -> String {
         match self.threads.get(&tid) {
             Some(named) if threads > 1 => {
-                format!("{} threads ({})", thousands(threads as u64), named.comm)
+                format!("{} tasks ({})", thousands(threads as u64), named.comm)
             }
             _ => self.thread(tid),
         }

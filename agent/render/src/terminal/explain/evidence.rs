@@ -43,9 +43,12 @@ pub(super) fn about(part: &Part, words: &Words<'_>, is_unusual: bool) -> String 
     }
     clauses.extend(words.helpers(part));
     clauses.extend(behind(&part.evidence.ahead));
-    clauses.extend(of_counts(part));
+    let counts = of_counts(part);
+    let is_counted = !counts.is_empty();
+    clauses.extend(counts);
     clauses.extend(part.evidence.sampled.as_ref().and_then(|sampled| of_samples(sampled, part)));
-    clauses.extend(after(part, words, clauses.is_empty()).filter(|_| !is_unusual));
+    let is_told = is_unusual || is_counted && part.cause == Cause::Account(Account::Cpu);
+    clauses.extend(after(part, words, clauses.is_empty()).filter(|_| !is_told));
     clauses.join("; ")
 }
 
@@ -246,6 +249,10 @@ fn faults(part: &Part) -> Option<String> {
     if count == 0 {
         return None;
     }
+    // Without samples of its own a price would be 0.
+    if part.ns == 0 && part.excess_ns > 0 {
+        return Some(counted(count, "page fault", "page faults"));
+    }
     let each = |ns: u64, faults: f64| duration((ns as f64 / faults.max(1.0)) as u64);
     let mine = each(part.ns, count as f64);
     let count_text = counted(count, "page fault", "page faults");
@@ -274,6 +281,11 @@ fn of_samples(sampled: &Sampled, part: &Part) -> Option<String> {
         | Cause::Stopped
         | Cause::Helper(_)
         | Cause::Overlay(_) => {
+            // Then the share that all slow requests have of it is what it stands for.
+            if i128::from(part.excess_ns) > i128::from(*high_ns) {
+                let of_all = "by its share in the samples of all slow requests";
+                return Some(format!("{of_all}; here {samples} of {all} instead of {}", mean(*typical)));
+            }
             let (low, high) = (duration(*low_ns), duration(*high_ns));
             Some(format!("{samples} of {all} instead of {}: {low} to {high} more", mean(*typical)))
         }

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::{
-    analyze::{Group, Limited, limited},
+    analyze::{Cause, Group, Limited, limited},
     limits::{Kind, Limit},
 };
 
@@ -28,7 +28,12 @@ pub(super) fn lines(page: &mut Page, group: &Group, limits: &[Limit]) {
 /// `cpu.fault: memory.max of /a, 300 MB, was hit 1,512 times (memory.events)`; names are as others gave them.
 pub(super) fn words(Limited { cause, limit, is_crowded }: &Limited<'_>) -> String {
     let meanwhile = if *is_crowded { "; threads of this run had the CPUs meanwhile" } else { "" };
-    format!("{}: {}{meanwhile}", cause.name(), clause(limit))
+    let of = if let Cause::Helper(account) = cause {
+        format!("{} of threads that were waited for", account.name())
+    } else {
+        cause.name().to_owned()
+    };
+    format!("{of}: {}{meanwhile}", clause(limit))
 }
 
 /// The same without the cause.

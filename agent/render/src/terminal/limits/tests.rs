@@ -33,7 +33,7 @@ const RUNQ: Cause = Cause::Account(Account::Runq);
 #[case::quota_1(Cause::Account(Account::Throttled), Limit { hits: 120, periods: 300, period_ns: 100_000_000, ..limit(Kind::Quota, "cpu.cfs_quota_us", "/p", 50_000_000) },
     "throttled: cpu.cfs_quota_us of /p, 50.0 ms per 100 ms, ran out in 120 of 300 periods")]
 #[case::quota_2(Cause::Helper(Account::Throttled), Limit { hits: 1, periods: 1, period_ns: 100_000_000, ..limit(Kind::Quota, "cpu.max", "/p", 50_000_000) },
-    "helper.throttled: cpu.max of /p, 50.0 ms per 100 ms, ran out in 1 of 1 period")]
+    "throttled of threads that were waited for: cpu.max of /p, 50.0 ms per 100 ms, ran out in 1 of 1 period")]
 #[case::one_other(
     RUNQ,
     mask("0", "1", 9_600_000_000),

@@ -65,6 +65,34 @@ fn the_second_advice_on_spinning_refers_to_the_first(#[case] keys: [&str; 2]) {
     assert!(advised[0].advice.text.contains("GOMP_SPINCOUNT"), "{advised:?}");
 }
 
+/// A thread that asks for Python's interpreter lock waits for 5 ms at a time; other limits are others'.
+#[rstest]
+#[case::in_turns(5_060_000, 4, advice::INTERPRETER)]
+#[case::another_limit(7_000_000, 4, "lock")]
+#[case::too_few(5_060_000, 2, "lock")]
+fn waits_in_turns_are_those_for_the_interpreter_lock(
+    #[case] ns: u64,
+    #[case] turns: u64,
+    #[case] expected: &str,
+) {
+    let requests = run_with(Account::Lock, 60_000_000);
+    let start_ns = requests[94].phases.last().expect("it has phases").start_ns;
+    let turn = |number: u64| {
+        let is_last = number + 1 == turns;
+        Wait {
+            start_ns: start_ns + number * (ns + 1_000),
+            waker_tid: is_last.then_some(853),
+            argument: Some(0x1000),
+            is_limited: true,
+            ..wait(&requests[94], Account::Lock, [if is_last { 100_000 } else { ns }, 0, 0])
+        }
+    };
+    let mut explanation = Explanation::new(|| requests.iter().cloned(), Wanted::Number(94));
+    let Ok(()) = explanation.add_waits((0..turns).map(turn).map(Ok::<_, Infallible>));
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
+}
+
 /// A helper without a CPU gets advice on those who had it, as the request's own thread does.
 #[rstest]
 #[case::strangers(991, "A worker of the process had no CPU")]

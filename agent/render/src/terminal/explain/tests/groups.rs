@@ -67,8 +67,8 @@ fn a_phase_of_slow_requests_alone() {
     let explanation = explained(&requests, Vec::new(), Wanted::Slowest(1));
     assert_snapshot!(render_explanation(&explanation, &facts(), NARROW), @r#"
     30 requests, p50 1.00 ms, p90 1.00 ms, max 13.0 ms, 10.3/s
-    all of the 3 slowest needed more CPU time: +12.0 ms over
-      typical, in garbage collection
+    all of the 3 slowest ran the garbage collector: +12.0 ms
+      over typical, in garbage collection
     cpu is 100 % of what the 3 requests above p90 (1.00 ms) took
       longer than typical, and the main cause of all of them
     advice        cpu: The garbage collector went through all

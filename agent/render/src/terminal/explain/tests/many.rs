@@ -33,9 +33,9 @@ fn words(explanation: &Explanation, facts: &ExplainFacts, begin: &str) -> String
 
 /// Threads of one name become one where they are more than would be named, and only then; so do processes.
 #[rstest]
-#[case::four(&["cat"; 4], "who other: 24.0 ms in 4 waits of the 10 slowest requests, ended by 4 threads (cat)")]
+#[case::four(&["cat"; 4], "who other: 24.0 ms in 4 waits of the 10 slowest requests, ended by 4 tasks (cat)")]
 #[case::three(&["cat"; 3], "ended by thread 900 (cat) (6.00 ms), ended by thread 901 (cat) (6.00 ms), ended by")]
-#[case::another(&["cat", "cat", "ps", "cat", "cat"], "ended by 4 threads (cat) (24.0 ms), ended by thread 902 (ps) (6.00 ms)")]
+#[case::another(&["cat", "cat", "ps", "cat", "cat"], "ended by 4 tasks (cat) (24.0 ms), ended by thread 902 (ps) (6.00 ms)")]
 fn threads_of_one_name(#[case] names: &[&str], #[case] expected: &str) {
     let requests = slow(Account::Other);
     let one = |(index, name): (usize, &&str)| Wait {
