@@ -86,9 +86,9 @@ impl Kind {
     }
 }
 
-const ALONE: &str =
-    "serve 41, for * in tokenize, waiting in futex (lock)*no other thread of its process was alive";
-const LOCKED: &str = "serve 41, for * in insert, waiting in futex (lock)*waited for a lock as well";
+const ALONE: &str = "serve 41 (pid *), for * in tokenize, waiting in futex (lock)*no other thread of its process, \
+                     forked from process *, was alive*advice A fork copies one thread alone";
+const LOCKED: &str = "serve 41 (pid *), for * in insert, waiting in futex (lock)*waited for a lock as well";
 
 /// What a stop by a signal is blamed on, and the thread that sent SIGCONT is not.
 const STOPPED: &str = "stopped by a signal, continued by thread {stopper_pid} (stopper)";
