@@ -106,7 +106,7 @@ impl<F: RecordSource> Session<F> {
             nvml,
             gpu,
             limits,
-            spun,
+            spun: spun.clone(),
             called: called.clone(),
             restored,
             unfinished: unfinished.clone(),
@@ -118,6 +118,7 @@ impl<F: RecordSource> Session<F> {
             limits: limits_told,
             hints,
             called: Called(called),
+            spun,
             hidden: Hidden::new(unfinished, untracked, told.summary.as_ref().ok()),
             ..facts::for_terminal(&identity, &told.guest, &told.path, wall, exit, &restored_after)
         };

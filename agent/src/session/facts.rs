@@ -1,6 +1,6 @@
 //! The run's facts for the manifest and for the resource of its traces, from the guest and the command line.
 
-use std::{borrow::Cow, ffi::OsString, path::Path, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, ffi::OsString, path::Path, time::Duration};
 
 use guestscope_kernel::attach::Target;
 
@@ -278,6 +278,7 @@ pub(crate) fn for_terminal(
         hidden: Hidden::default(),
         hints: Vec::new(),
         called: Called::default(),
+        spun: BTreeMap::new(),
     }
 }
 

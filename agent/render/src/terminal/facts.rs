@@ -2,7 +2,7 @@
 //!
 //! Yields [`RunFacts`], which the session fills.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use crate::{
     analyze::{Called, Hidden},
@@ -59,4 +59,6 @@ pub struct RunFacts {
     pub hints: Vec<Hint>,
     /// Samples in system calls.
     pub called: Called,
+    /// Samples of busy-waiting in the whole run, by the name of the library.
+    pub spun: BTreeMap<String, u64>,
 }

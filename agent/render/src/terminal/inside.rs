@@ -1,16 +1,17 @@
 //! What the time on CPUs consists of, by samples: a line of the summary.
 
-use std::fmt::Write as _;
+use std::{cmp::Reverse, collections::BTreeMap, fmt::Write as _};
 
 use guestscope_contract::{Account, SAMPLES_PER_S};
 
 use crate::{
-    analyze::{Called, Cause, Group, MostCalled},
+    analyze::{Cause, Group, MostCalled},
     phase::Metric,
 };
 
 use super::{
     explain::syscalls,
+    facts::RunFacts,
     findings::count_of,
     health_lines::INDENT,
     page::{Emphasis, Page, Piece, words as words_of},
@@ -19,14 +20,18 @@ use super::{
 
 /// What the kernel does for a program.
 const CALLS: &str = "system calls";
+/// What libraries do while they wait.
+const SPINS: &str = "busy-waiting in a runtime library";
+/// Part of the samples of busy-waiting from which on a library is named.
+const NAMED: f64 = 0.1;
 
 /// Line of the threads' CPU time by samples; none with too few samples, unless more were due.
-pub(super) fn cpu(page: &mut Page, group: &Group, is_sampled: bool, called: &Called) {
+pub(super) fn cpu(page: &mut Page, group: &Group, is_sampled: bool, facts: &RunFacts) {
     /// With this many samples a share is known within 14 points.
     const ENOUGH_SAMPLES: u128 = 50;
     let parts = [
         ("own code", Metric::SampleUser),
-        ("busy-waiting in a runtime library", Metric::SampleSpin),
+        (SPINS, Metric::SampleSpin),
         ("page faults", Metric::SampleFault),
         (CALLS, Metric::SampleSyscall),
         ("softirqs", Metric::SampleIrq),
@@ -52,12 +57,16 @@ pub(super) fn cpu(page: &mut Page, group: &Group, is_sampled: bool, called: &Cal
     let parts = parts.into_iter().filter(|&(_, count)| count > 0);
     let share = |count: u128| percent(count as f64 / all as f64);
     let most =
-        u64::try_from(count_of(group, Metric::SampleSyscall)).ok().and_then(|calls| called.most_of(calls));
+        u64::try_from(count_of(group, Metric::SampleSyscall)).ok().and_then(|calls| facts.called.most_of(calls));
     let of_it = most.map_or_else(String::new, |MostCalled { syscall, at_least, .. }| {
         format!(" ({} at least {})", syscalls::name_or_number(syscall), share(at_least.into()))
     });
     let text = |(words, count): (&str, u128)| {
-        let of_it = if words == CALLS { of_it.as_str() } else { "" };
+        let of_it = match words {
+            CALLS => of_it.clone(),
+            SPINS => libraries(&facts.spun),
+            _ => String::new(),
+        };
         format!("{words} {}{of_it}", share(count))
     };
     let texts: Vec<_> = parts.map(text).collect();
@@ -67,6 +76,16 @@ pub(super) fn cpu(page: &mut Page, group: &Group, is_sampled: bool, called: &Cal
     }
     words.push(')');
     page.wrapped(&[Piece::new("inside cpu", Emphasis::Faint)], INDENT, words_of(&words, Emphasis::None));
+}
+
+/// ` (libgomp, libonnxruntime)`: those that busy-waited over the whole run, the most first.
+fn libraries(spun: &BTreeMap<String, u64>) -> String {
+    let all: u64 = spun.values().sum();
+    let mut named: Vec<(&String, u64)> = spun.iter().map(|(name, &samples)| (name, samples)).collect();
+    named.retain(|&(_, samples)| samples > 0 && samples as f64 >= all as f64 * NAMED);
+    named.sort_by_key(|&(name, samples)| (Reverse(samples), name));
+    let names: Vec<&str> = named.into_iter().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
 }
 
 /// Samples due for the time on CPUs. A clock that could not tick in time ticks once.

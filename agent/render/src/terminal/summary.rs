@@ -118,7 +118,7 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, health: &Healt
     let is_ours = |hook: &str| cpu::HOOKS.iter().any(|ours| ours.id == hook);
     let is_sampled =
         health.hooks.iter().any(|verdict| verdict.outcome == Outcome::Ok && is_ours(&verdict.hook));
-    inside::cpu(page, group, is_sampled, &facts.called);
+    inside::cpu(page, group, is_sampled, facts);
     if health.fidelity.sees_scheduling() {
         helpers::line(page, group);
     }

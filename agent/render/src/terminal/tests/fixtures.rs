@@ -80,6 +80,7 @@ pub(in crate::terminal) fn facts() -> RunFacts {
         hidden: Hidden::default(),
         hints: Vec::new(),
         called: Called::default(),
+        spun: std::collections::BTreeMap::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is said of the time on CPUs.
 
 use insta::assert_snapshot;
+use rstest::rstest;
 
 use super::{
     super::{inside, page::Page, *},
@@ -42,7 +43,8 @@ fn the_call_that_most_samples_must_have_been_in_is_named() {
         let mut page = Page::new(UNICODE);
         let numbers = [libc::SYS_munmap, libc::SYS_read].map(|number| u32::try_from(number).expect("small"));
         let called = Called(numbers.into_iter().zip([munmap, read]).collect());
-        inside::cpu(&mut page, &summary_of(&requests).groups[0], false, &called);
+        let facts = RunFacts { called, ..facts() };
+        inside::cpu(&mut page, &summary_of(&requests).groups[0], false, &facts);
         page.finish()
     };
     assert_eq!(
@@ -52,4 +54,23 @@ fn the_call_that_most_samples_must_have_been_in_is_named() {
             "inside cpu    own code 20.0 %, system calls 80.0 % (of 2,000 samples)\n",
         ]
     );
+}
+
+/// Libraries with a tenth of the samples of busy-waiting are named, the most first.
+#[rstest]
+#[case::two(&[("libgomp", 300), ("libonnxruntime", 900), ("libmkl", 10)], " (libonnxruntime, libgomp)")]
+#[case::one(&[("libcuda", 5), ("libgomp", 0)], " (libcuda)")]
+#[case::none(&[], "")]
+fn libraries_that_busy_wait(#[case] spun: &[(&str, u64)], #[case] expected: &str) {
+    let mut requests = inference(200);
+    for request in &mut requests {
+        (request.phases[0].counts.sample_user, request.phases[0].counts.sample_spin) = (2, 8);
+    }
+    let spun = spun.iter().map(|&(name, samples)| (name.to_owned(), samples)).collect();
+    let mut page = Page::new(UNICODE);
+    let facts = RunFacts { spun, ..facts() };
+    inside::cpu(&mut page, &summary_of(&requests).groups[0], false, &facts);
+    let text = page.finish().split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = format!("own code 20.0 %, busy-waiting in a runtime library 80.0 %{expected} (of");
+    assert!(text.contains(&expected), "{text}");
 }
