@@ -283,9 +283,13 @@ fn circumstances() -> Vec<Column<PhaseRow>> {
 }
 
 fn source() -> Column<PhaseRow> {
+    static HELP: LazyLock<String> = LazyLock::new(|| {
+        let [before @ .., last] = Source::ALL.map(Source::name);
+        format!("who said that it begins: {} or {last}", before.join(", "))
+    });
     Column::new(
         "source",
-        "who said that it begins: marker, python, otel, nvtx, itt, function, usdt or socket",
+        HELP.as_str(),
         Access::Word {
             get: Box::new(|row: &PhaseRow| Some(row.phase.source.name())),
             set: Box::new(|row, word| {

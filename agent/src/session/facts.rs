@@ -66,8 +66,7 @@ impl Identity {
         let of_otel = service_of(Some(variable("OTEL_SERVICE_NAME")), &variable("OTEL_RESOURCE_ATTRIBUTES"));
         let asked = observation.name.as_deref().or(of_otel.as_deref()).filter(|name| !name.is_empty());
         let name = asked.map_or_else(|| secrets::masked_text(name), str::to_owned);
-        // For a target that is not one program, the words come from the caller and are not a program's
-        // arguments.
+        // The words of a target that is not one program come from the caller: they are no arguments.
         let kept = if observation.no_args && executable.is_some() { 1 } else { words.len() };
         let command = bounded(secrets::masked(&words[..kept.min(words.len())]));
         let executable = executable.map(|path| secrets::masked_text(path));

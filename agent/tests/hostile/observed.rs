@@ -47,7 +47,8 @@ pub(crate) fn observe(binary: &Path, verb: &str, folder: &Path, good: &Path, scr
         "compare" => command.arg("compare").arg("--json").arg("--allow-unequal-work").args([good, folder]),
         "report" => command.arg("report").arg(folder).arg("--output").arg(&page),
         "export otlp-json" => command.arg("export").arg(folder).args(["--to", "otlp-json"]),
-        _ => command.arg("export").arg(folder).args(["--to", "perfetto"]),
+        "export perfetto" => command.arg("export").arg(folder).args(["--to", "perfetto"]),
+        _ => panic!("no such verb: {verb}"),
     };
     watch(command, scratch)
 }

@@ -1,7 +1,7 @@
 //! The accounts: one table of what a thread can be doing, from which everything that lists accounts is made.
 //!
 //! A row is an account's number, name, help, and what its time is spent on. Which event charges it is decided
-//! by the programs (`ebpf/src/probes/sched.rs`) and by the table of system calls.
+//! by the programs (`ebpf/src/blocked.rs`) and by the table of system calls.
 
 /// What a thread in an account waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     limits::{Kind, Limit},
-    phase::Metric,
+    phase::{KEPT, Metric},
 };
 
 /// Limits told of a group of requests.
@@ -101,9 +101,6 @@ fn held_ns(slow: &Slow, cause: Cause) -> u64 {
     let longest = slow.longest_wait.as_ref().filter(|wait| Cause::Account(wait.account) == cause);
     longest.filter(|wait| wait.io.as_ref().is_some_and(|io| io.is_held)).map_or(0, |wait| wait.blocked_ns)
 }
-
-/// Accounts in which a thread is kept from running, by a limit perhaps.
-const KEPT: [Account; 4] = [Account::Runq, Account::Throttled, Account::BlockIo, Account::Fault];
 
 /// Limits that explain why threads were late that requests waited for. `spans` tells for how long such
 /// threads were kept from running in an account during each request; `excess_ns` is that of these requests.

@@ -56,7 +56,10 @@ impl Sources {
 
     pub(super) fn begun(&mut self, source: Source, is_root: bool, is_request: bool) {
         // A library's call outside of every request is none.
-        let is_a_librarys = matches!(source, Source::Python | Source::Nvtx | Source::Itt);
+        let is_a_librarys = match source {
+            Source::Python | Source::Nvtx | Source::Itt => true,
+            Source::Marker | Source::Otel | Source::Function | Source::Usdt | Source::Socket => false,
+        };
         self.has_requests |= is_root && (is_request || !is_a_librarys);
         let made = &mut self.made[source as usize];
         if is_root {

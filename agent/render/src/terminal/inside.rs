@@ -56,8 +56,9 @@ pub(super) fn cpu(page: &mut Page, group: &Group, is_sampled: bool, facts: &RunF
     // Most programs have no such library.
     let parts = parts.into_iter().filter(|&(_, count)| count > 0);
     let share = |count: u128| percent(count as f64 / all as f64);
-    let most =
-        u64::try_from(count_of(group, Metric::SampleSyscall)).ok().and_then(|calls| facts.called.most_of(calls));
+    let most = u64::try_from(count_of(group, Metric::SampleSyscall))
+        .ok()
+        .and_then(|calls| facts.called.most_of(calls));
     let of_it = most.map_or_else(String::new, |MostCalled { syscall, at_least, .. }| {
         format!(" ({} at least {})", syscalls::name_or_number(syscall), share(at_least.into()))
     });

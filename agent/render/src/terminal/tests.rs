@@ -6,6 +6,7 @@ pub(super) mod fixtures;
 mod gpu;
 mod inside;
 mod layout;
+mod longest;
 
 use std::time::Duration;
 
