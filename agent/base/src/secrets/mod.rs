@@ -151,7 +151,7 @@ impl Reader {
     }
 
     /// Records what this piece, shown so, says about the next word. What it looks like counts though it is
-    /// masked: `--token --password abc`. It ends nothing then: whoever masks the line again does not see it.
+    /// masked: `--token --password abc`. It ends nothing then: a second masking of the line does not see it.
     fn heed(&mut self, piece: &str, shown: &str, due: Due) {
         let name = shown.rsplit('/').next().unwrap_or(shown);
         self.program = program(name).or(self.program);

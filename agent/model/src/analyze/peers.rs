@@ -54,7 +54,7 @@ pub struct TakenBy {
 }
 
 impl TakenBy {
-    /// Of the requests that were suspended for most of their excess; none where little is known of that.
+    /// What had the threads of requests suspended for most of their excess; none where little is known.
     pub fn of(slowest: &[Slow]) -> Option<Self> {
         let dominated: Vec<&Slow> =
             slowest.iter().filter(|slow| slow.dominant() == Some(Cause::Suspended)).collect();

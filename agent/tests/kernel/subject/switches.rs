@@ -56,7 +56,7 @@ pub(crate) fn pin(cpu: usize) {
 fn contend(subject: &Subject) {
     pin(cpus()[0]);
     subject.clerks(2, |thread, clerk| {
-        // Whoever had the CPU is known by the name of its process, not by this one.
+        // The user of a CPU is known by the name of its process, not by this one.
         nix::sys::prctl::set_name(c"contender").expect("a thread may name itself");
         clerk.book("work", thread as u64 + 1, || burn(CPU_NS / 2));
     });

@@ -1,4 +1,4 @@
-//! Culprits of waits, in words: who had the CPU, whom a thread waited for, which device, which group.
+//! Culprits of waits, in words: who had the CPU, which thread, device or group was waited for.
 //!
 //! Yields a list of the largest. Threads that are too many to name each stand together by their name.
 
