@@ -45,7 +45,8 @@ impl Pairing {
         let all = self.open_since(now_ns.saturating_sub(least_ns / REMEMBERED));
         let count = all.partition_point(|(start_ns, _)| *start_ns <= now_ns.saturating_sub(least_ns));
         let mut seen = self.oldest(&all, now_ns, ledger);
-        self.unended.seen = seen.iter().map(|one| (one.id, one.clone())).collect();
+        let by_id = seen.iter().map(|one| (one.id, one.clone())).collect();
+        self.unended.seen_before = std::mem::replace(&mut self.unended.seen, by_id);
         seen.retain(|one| one.age_ns() >= least_ns);
         self.all_unfinished(count as u64, seen)
     }
@@ -197,7 +198,7 @@ impl Pairing {
     /// A request is over. Where it did not end by itself, it is kept with what its thread did last.
     pub(super) fn note_unended(&mut self, request: &Request) {
         let root = request.root();
-        let seen = self.unended.seen.remove(&root.id);
+        let seen = [self.unended.seen.remove(&root.id), self.unended.seen_before.remove(&root.id)];
         let fate = match root.ending {
             Ending::ThreadExited => Fate::ThreadEnded,
             Ending::Exec => Fate::Replaced,
@@ -208,13 +209,7 @@ impl Pairing {
         }
         let until_ns = root.start_ns.saturating_add(root.duration_ns);
         let (leaf, path) = innermost(request);
-        let doing = match self.wait_until(leaf, until_ns) {
-            Some(wait) => match seen.as_ref().map(|seen| &seen.doing) {
-                Some(Doing::Waits(known)) if known.since_ns == wait.since_ns => Doing::Waits(known.clone()),
-                _ => self.told(leaf.thread, wait),
-            },
-            None => seen.as_ref().map(|seen| seen.doing.clone()).unwrap_or_default(),
-        };
+        let (doing, others) = self.at_the_end(leaf, until_ns, seen);
         self.unended.count += 1;
         self.unended.ended.push(Unfinished {
             id: root.id,
@@ -227,10 +222,32 @@ impl Pairing {
             phase_start_ns: leaf.start_ns,
             fate,
             doing,
-            others: seen.and_then(|seen| seen.others),
+            others,
         });
         self.unended.ended.sort_by_key(|one| (Reverse(one.age_ns()), one.id));
         self.unended.ended.truncate(UNFINISHED);
+    }
+
+    /// What the thread of a phase did when it was ended, and its process's other threads by the last look at
+    /// that. Another look tells nothing of them: at one that falls into the end of a process, its threads no
+    /// longer wait.
+    fn at_the_end(
+        &self,
+        leaf: &Phase,
+        until_ns: u64,
+        seen: [Option<Unfinished>; 2],
+    ) -> (Doing, Option<Others>) {
+        let mut seen = seen.into_iter().flatten();
+        let Some(wait) = self.wait_until(leaf, until_ns) else {
+            return seen.next().map(|last| (last.doing, last.others)).unwrap_or_default();
+        };
+        let is_same = |look: &Unfinished| {
+            matches!(&look.doing, Doing::Waits(known) if known.since_ns == wait.since_ns)
+        };
+        match seen.find(is_same) {
+            Some(look) => (look.doing, look.others),
+            None => (self.told(leaf.thread, wait), None),
+        }
     }
 
     /// The last wait of a phase's thread, if it ended with it.

@@ -174,6 +174,8 @@ pub(crate) struct LastWait {
 pub(crate) struct Unended {
     /// The open ones at the last look.
     pub(crate) seen: HashMap<u64, Unfinished>,
+    /// Those at the look before.
+    pub(crate) seen_before: HashMap<u64, Unfinished>,
     pub(crate) looked: Vec<Looked>,
     /// Number of those that did not end by themselves.
     pub(crate) count: u64,

@@ -239,6 +239,35 @@ fn a_request_whose_process_was_killed_did_not_end() {
     "#);
 }
 
+/// The last look falls into the end of the process: its threads wait no longer, and who could have woken this
+/// one is known from the look before.
+#[test]
+fn a_look_at_dying_threads_does_not_tell_who_could_wake() {
+    let end = "
+        1000 10/11 wait lock from=150 ready=990
+        1001 10/11 exit
+        1002 10/12 exit
+        1003 10/10 exit
+    ";
+    let locked = |tid: u32, born_ns| waits(ledger(10, tid, born_ns), 150, Account::Lock, 202);
+    let mut dying = locked(11, 5);
+    dying.waking(990, 1);
+    dying.wakeup(990);
+    let dying = [dying, ledger(10, 12, 6)];
+    for looks in [&[&[locked(11, 5), locked(12, 6)][..], &dying][..], &[&dying]] {
+        let mut world = World::default();
+        world.play(HUNG);
+        for ledgers in looks {
+            look(&mut world, 995, 500, ledgers);
+        }
+        world.play(end);
+        let all = look(&mut world, 1005, 500, &[]);
+        let mut alike = all.requests.iter().filter(|one| one.request == 1);
+        let others = alike.next().and_then(|one| one.others).map(|others| (others.alive, others.locked));
+        assert_eq!(others, (looks.len() == 2).then_some((2, 1)), "{}", told(&all));
+    }
+}
+
 /// Looks are a second apart, and so old must be what they report.
 #[test]
 fn a_request_that_ended_before_the_next_look_was_seen_by_the_last() {
