@@ -61,7 +61,7 @@ mod tests {
         let root = Workspace::load().unwrap().root;
         let guide = std::fs::read_to_string(root.join(GUIDE)).unwrap();
         assert_eq!(complaints(&root, &guide), []);
-        for example in ["a count", "a family", "a source", "a verb"] {
+        for example in ["a count", "an account", "a family", "a source", "an export format", "a verb"] {
             assert!(guide.contains(&format!("### ... {example}")), "{example}");
         }
         assert!(guide.lines().count() <= 200);
