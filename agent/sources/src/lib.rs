@@ -1,7 +1,8 @@
 //! Sources of phases: a module for each, with the files that it gives to a started program, and its limits.
 //!
-//! All sources yield edges: nothing downstream depends on the source of a phase. A source uses the contract
-//! of edges only. The BPF programs of a source are attached elsewhere.
+//! All sources yield edges, and use the contract of edges only. Downstream a phase's source is a label, but for
+//! what its time on no thread is called, and for Python's requests, which carry when they arrived. The BPF
+//! programs of a source are attached elsewhere.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]
