@@ -97,6 +97,8 @@ static TABLE: LazyLock<BTreeMap<String, Advice>> = LazyLock::new(|| parse(TEXT).
 /// Advice on a cause, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
+    /// Its key in the table.
+    pub key: String,
     /// One or two plain sentences.
     pub text: String,
     /// A study with what it claims, the kernel's documentation, or what was measured.
@@ -115,8 +117,8 @@ pub const fn of_stops(by: Stopper) -> &'static str {
     STOPPED[by as usize]
 }
 
-/// Returns the advice for a limit that was hit; it names the file and the group that have it. `is_crowded`: as
-/// in [`Limited::is_crowded`](super::Limited::is_crowded).
+/// Returns the advice for a limit that was hit; it names the file and the group that have it. `is_crowded` is
+/// that of [`Limited`](super::Limited::is_crowded).
 pub fn for_limit(limit: &Limit, is_crowded: bool) -> Option<Advice> {
     let is_mask = limit.kind == Kind::Cpus && limit.group.is_empty();
     let advice = TABLE.get(match (is_mask, is_crowded) {
@@ -126,7 +128,7 @@ pub fn for_limit(limit: &Limit, is_crowded: bool) -> Option<Advice> {
         (false, false) => limit.kind.name(),
     })?;
     let place = format!("{} of {}", limit.file, limit.group);
-    Some(Advice { text: advice.text.replace(PLACE, &place), source: advice.source.clone() })
+    Some(Advice { text: advice.text.replace(PLACE, &place), ..advice.clone() })
 }
 
 /// Returns the advice on busy-waiting in these libraries, by their samples; none if no library is known.
@@ -141,7 +143,11 @@ pub fn for_spinning(key: &str, spun: &[(&'static str, u64)]) -> Option<Advice> {
     };
     let words = known.iter().take(2).map(words).collect::<Vec<_>>().join(". ");
     let advice = TABLE.get(key)?;
-    Some(Advice { text: advice.text.replace(SPINNER, &words), source: first.source.clone() })
+    Some(Advice {
+        text: advice.text.replace(SPINNER, &words),
+        source: first.source.clone(),
+        ..advice.clone()
+    })
 }
 
 /// The two versions of control groups.
@@ -191,7 +197,7 @@ fn advice(cause: &str, entry: &Value) -> Result<Advice, String> {
     if let Some(unknown) = entry.keys().find(|key| !["text", "source"].contains(&key.as_str())) {
         return Err(format!("unknown key: {cause}.{unknown}"));
     }
-    Ok(Advice { text: word("text")?, source: cite(&word("source")?) })
+    Ok(Advice { key: cause.to_owned(), text: word("text")?, source: cite(&word("source")?) })
 }
 
 /// Studies by their authors instead of by our numbers.
@@ -270,7 +276,7 @@ mod tests {
     fn every_advice_is_short_and_says_who_says_so() {
         let known = ["kernel documentation: ", "measured: ", "MLPerf LoadGen, ", "Python documentation, "];
         let authors: Vec<String> = STUDIES.iter().map(|(_, authors)| format!("{authors}: ")).collect();
-        for (cause, Advice { text, source }) in parse(TEXT).expect("the table is ours") {
+        for (cause, Advice { text, source, .. }) in parse(TEXT).expect("the table is ours") {
             assert!(text.ends_with('.') && text.len() <= 220 && text.is_ascii(), "{cause}: {text}");
             assert!(!source.ends_with('.') && source.len() <= 220 && source.is_ascii(), "{cause}: {source}");
             let mut beginnings = known.iter().copied().chain(authors.iter().map(String::as_str));
@@ -319,7 +325,7 @@ mod tests {
         #[case] absent: &str,
     ) {
         for key in OF_SPINNERS {
-            let Advice { text, source } = for_spinning(key, spun).expect("it is known");
+            let Advice { text, source, .. } = for_spinning(key, spun).expect("it is known");
             assert!(expected.iter().all(|words| text.contains(words)) && !text.contains(absent), "{text}");
             assert!(!source.is_empty() && text.ends_with('.') && text.len() < 500, "{text}");
         }

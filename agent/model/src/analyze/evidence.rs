@@ -1,5 +1,5 @@
-//! Evidence for a finding: the longest wait inside each of the slowest requests, of its largest cause if there
-//! is one.
+//! Evidence for a finding: the longest wait inside each of the slowest requests, of its largest cause if it
+//! has one.
 //!
 //! The parts of an excess contain this wait already; it names the thread behind it.
 
@@ -7,14 +7,17 @@ use std::collections::HashMap;
 
 use guestscope_contract::ACCOUNTS;
 
-use super::{Summary, slow::Slow};
+use super::{
+    Summary,
+    slow::{LikeIt, Slow},
+};
 use crate::phase::Wait;
 
 /// A slow request whose waits are read.
 struct Seen<'a> {
     slow: &'a mut Slow,
-    /// By the account with the largest part of a wait: number of them, and their time in it, ns.
-    sums: [(u64, u64); ACCOUNTS],
+    /// Its waits by the account with the largest part of each.
+    sums: [LikeIt; ACCOUNTS],
 }
 
 impl Summary {
@@ -25,13 +28,14 @@ impl Summary {
     pub fn add_waits<E>(&mut self, waits: impl Iterator<Item = Result<Wait, E>>) -> Result<(), E> {
         let slow = self.groups.iter_mut().flat_map(|group| &mut group.slowest);
         let mut slow: HashMap<u64, Seen> =
-            slow.map(|slow| (slow.id, Seen { slow, sums: [(0, 0); ACCOUNTS] })).collect();
+            slow.map(|slow| (slow.id, Seen { slow, sums: [LikeIt::default(); ACCOUNTS] })).collect();
         for wait in waits {
             let wait = wait?;
             let Some(Seen { slow, sums }) = wait.root.and_then(|root| slow.get_mut(&root)) else { continue };
             let (account, ns) = wait.mainly();
-            let (count, sum_ns) = &mut sums[account as usize];
-            (*count, *sum_ns) = (*count + 1, sum_ns.saturating_add(ns));
+            let sum = &mut sums[account as usize];
+            sum.count += 1;
+            sum.ns = sum.ns.saturating_add(ns);
             let rank = |wait: &Wait| (slow.is_of_largest(wait), wait.duration_ns);
             // Among equals the first one, so that the order within a millisecond does not matter.
             if slow.longest_wait.as_ref().is_none_or(|longest| rank(longest) < rank(&wait)) {
@@ -40,7 +44,7 @@ impl Summary {
         }
         for Seen { slow, sums } in slow.into_values() {
             let longest = slow.longest_wait.as_ref();
-            slow.waits_like_it = longest.map_or((0, 0), |longest| sums[longest.mainly().0 as usize]);
+            slow.waits_like_it = longest.map(|longest| sums[longest.mainly().0 as usize]).unwrap_or_default();
         }
         Ok(())
     }

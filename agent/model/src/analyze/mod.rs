@@ -65,7 +65,7 @@ pub use tree::{COLLECTION, OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 pub use self::{
     called::{Called, MostCalled},
     peers::{Peers, TakenBy},
-    slow::{Excess, Slow},
+    slow::{Excess, LikeIt, Slow},
     tally::{LeftOut, ProcessRow, SLOWEST},
     verdict::TailVerdict,
 };

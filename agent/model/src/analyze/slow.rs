@@ -36,13 +36,22 @@ pub struct Slow {
     pub excess_ns: i64,
     /// Parts that are not zero, largest first.
     pub parts: Vec<Excess>,
-    /// The longest wait inside it, once [`Summary::add_waits`] has seen it: of those of its largest cause, if there
-    /// are any.
+    /// The longest wait inside it, of those of its largest cause, if there are any. None before
+    /// [`Summary::add_waits`](super::Summary::add_waits).
     pub longest_wait: Option<Wait>,
-    /// Number of its long waits that are mainly of the same account as that one, and their time of it, ns.
-    pub waits_like_it: (u64, u64),
+    /// Its long waits that are mainly of the same account as that one.
+    pub waits_like_it: LikeIt,
     /// What had its thread for longest while one of its phases was suspended.
     pub holder: Option<Box<Holder>>,
+}
+
+/// Long waits that are mainly of one account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LikeIt {
+    /// Their number.
+    pub count: u64,
+    /// Their time in that account, ns.
+    pub ns: u64,
 }
 
 impl Slow {

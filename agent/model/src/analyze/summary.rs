@@ -16,7 +16,7 @@ use super::{
     needs::Needs,
     quantiles::Quantiles,
     rows::{Row, RowKind},
-    slow::{Excess, Slow},
+    slow::{Excess, LikeIt, Slow},
     split::{Split, Sums},
     tally::{ByName, Candidate, GroupTally, LeftOut, ProcessRow, Standing, Tally, request_split},
     threads::ThreadGroups,
@@ -246,7 +246,7 @@ fn slow_one(slow: &Candidate, tree: &Tree, typical: &Typical) -> Slow {
         excess_ns: slow.latency_ns as i64 - typical.latency_ns as i64,
         parts,
         longest_wait: None,
-        waits_like_it: (0, 0),
+        waits_like_it: LikeIt::default(),
         holder: slow.holder.clone(),
     }
 }

@@ -241,9 +241,8 @@ impl Pairing {
         let Some(wait) = self.wait_until(leaf, until_ns) else {
             return seen.next().map(|last| (last.doing, last.others)).unwrap_or_default();
         };
-        let is_same = |look: &Unfinished| {
-            matches!(&look.doing, Doing::Waits(known) if known.since_ns == wait.since_ns)
-        };
+        let is_same =
+            |look: &Unfinished| matches!(&look.doing, Doing::Waits(known) if known.since_ns == wait.since_ns);
         match seen.find(is_same) {
             Some(look) => (look.doing, look.others),
             None => (self.told(leaf.thread, wait), None),

@@ -8,7 +8,6 @@ use crate::untrusted::{self, Untrusted};
 use crate::{
     analyze::{COLLECTION, Cause, ENOUGH_REQUESTS, Group, Headline, OUTSIDE, Overlay, Peers, Slow, TakenBy},
     looks,
-    phase::Blame,
     platform::CpuQuota,
 };
 
@@ -16,7 +15,7 @@ use super::{
     accounts::means,
     text::plain,
     units::{counted, difference, duration, percent, rate},
-    waits_for::kept,
+    waits_for,
 };
 
 /// `200 requests, p50 61.2 ms, p90 64.0 ms, p99 118 ms, 16.1/s`. Quantiles that need more requests are left
@@ -60,15 +59,15 @@ pub(super) fn headline_of(
     let taken = || TakenBy::of(slowest).filter(|_| *cause == Cause::Suspended);
     let more = by_io.or_else(|| taken().map(|by| taken_by(&by, unicode)));
     let more = more.or_else(|| Peers::of(slowest, *cause).map(of_peers));
-    more.map_or_else(|| said.clone(), |more| format!("{said}; {more}"))
+    match more {
+        Some(more) => format!("{said}; {more}"),
+        None => said,
+    }
 }
 
 /// `rerank of other requests had their threads for 153 ms of it, in the mean`
 fn taken_by(TakenBy { phase, ns }: &TakenBy, unicode: bool) -> String {
-    let by = match phase {
-        Some(name) => format!("{} of other requests", plain(name.stored(), unicode)),
-        None => "code outside of phases".to_owned(),
-    };
+    let by = plain(&waits_for::held_by(phase.as_ref()), unicode);
     format!("{by} had their threads for {} of it, in the mean", duration(*ns))
 }
 
@@ -83,7 +82,7 @@ fn in_flight(slowest: &[Slow]) -> Option<&Untrusted> {
 /// `of 334 ms in their longest waits, the threads that they waited for had no CPU for 165 ms`
 fn of_peers(peers: Peers) -> String {
     let Peers { account, stopped_by, ns, of_ns } = peers;
-    let did = kept(Blame { tid: 0, account, stopped_by, ns, depth: 1 });
+    let did = waits_for::kept(account, stopped_by);
     let did = did.strip_prefix("was ").map(|what| format!("were {what}")).unwrap_or(did);
     let (ns, of) = (duration(ns), duration(of_ns));
     format!("of {of} in their longest waits, the threads that they waited for {did} for {ns}")

@@ -21,6 +21,12 @@ use super::{
 /// Columns of the headings.
 pub(super) const INDENT: usize = 14;
 
+/// Advice behind a heading, and its source on the lines below.
+pub(super) fn advice(page: &mut Page, heading: &str, text: &str, source: &str) {
+    fact(page, heading, text, Emphasis::Strong);
+    page.wrapped(&[], INDENT, words(source, Emphasis::Faint));
+}
+
 /// All losses, including those with a count of zero.
 pub(super) fn losses(health: &Health) -> Vec<Loss> {
     let mut losses: Vec<Loss> = losses::of_observation(health).collect();

@@ -15,8 +15,8 @@ use crate::{
 use super::{
     explain::syscalls,
     findings::path_name,
-    health_lines::{INDENT, fact},
-    page::{Emphasis, Page, words},
+    health_lines,
+    page::{Emphasis, Page},
     style::Style,
     units::{counted, duration, thousands},
     waits_for,
@@ -37,8 +37,7 @@ pub(super) fn lines(page: &mut Page, hidden: &Hidden, same_syscalls: bool) {
         let emphasis = if openness == Openness::InFlight { Emphasis::None } else { Emphasis::Bad };
         page.sentence(&sentence(page, openness, &those, same_syscalls), emphasis);
         if let Some(advice) = openness.advice(those.longest) {
-            fact(page, "advice", &advice.text, Emphasis::Strong);
-            page.wrapped(&[], INDENT, words(&advice.source, Emphasis::Faint));
+            health_lines::advice(page, "advice", &advice.text, &advice.source);
         }
     }
     if let Some(text) = untracked(&hidden.untracked) {

@@ -5,7 +5,7 @@
 use guestscope_contract::{Account, metrics::Metric};
 
 use crate::{
-    analyze::{Cause, Group, Overlay, Slow},
+    analyze::{Cause, Group, LikeIt, Overlay, Slow},
     phase::{Blame, waits_for_address_space},
 };
 
@@ -121,7 +121,7 @@ fn faults(slow: &Slow, group: &Group) -> Option<String> {
 fn longest_wait(slow: &Slow) -> Option<String> {
     let wait = slow.longest_wait.as_ref()?;
     let excess_ns = u64::try_from(slow.excess_ns).ok()?;
-    let (count, sum_ns) = slow.waits_like_it;
+    let LikeIt { count, ns: sum_ns } = slow.waits_like_it;
     if wait.duration_ns.max(sum_ns) < excess_ns / 10 {
         return None;
     }
@@ -170,7 +170,8 @@ fn longest_wait(slow: &Slow) -> Option<String> {
 
 /// `, for thread 4711, which was throttled for 6.00 ms of it`.
 fn blamed(blame: Blame) -> String {
-    let (did, Blame { tid, ns, depth, .. }) = (waits_for::kept(blame), blame);
+    let Blame { tid, account, stopped_by, ns, depth } = blame;
+    let did = waits_for::kept(account, stopped_by);
     let far = if depth > 1 { format!(" {depth} wake-ups away") } else { String::new() };
     format!(", for thread {tid}{far}, which {did} for {} of it", duration(ns))
 }

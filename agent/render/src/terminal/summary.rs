@@ -297,13 +297,16 @@ fn next_steps(summary: &Summary, health: &Health, facts: &RunFacts, page: &Page)
     }
     let most = summary.groups.iter().map(|group| group.latency.count).max().unwrap_or(0);
     let Some(group) = summary.groups.first() else { return steps };
-    if facts.hidden.hung_ns() > 0 {
-        // More requests would say nothing of the one that hangs.
-    } else if most < ENOUGH_REQUESTS {
-        let why = format!("the same with more requests: {ENOUGH_REQUESTS} for causes, 100 for p99");
-        steps.push(why);
-    } else if most < 100 {
-        steps.push("the same with 100 requests or more, for p99".to_owned());
+    // More requests would say nothing of one that hangs.
+    let has_hung = facts.hidden.hung_ns() > 0;
+    match most {
+        _ if has_hung => {}
+        ..ENOUGH_REQUESTS => {
+            let why = format!("the same with more requests: {ENOUGH_REQUESTS} for causes, 100 for p99");
+            steps.push(why);
+        }
+        ENOUGH_REQUESTS..100 => steps.push("the same with 100 requests or more, for p99".to_owned()),
+        _ => {}
     }
     if let Some(folder) = &facts.folder {
         let folder = quoted(&page.safe(folder.shown()));

@@ -1,8 +1,10 @@
 //! The words for what a thread waited for: a device, what stopped it, what another thread did.
 
+use guestscope_contract::Account;
+
 use crate::{
     looks,
-    phase::{Blame, InFlight, Stopper, WaitedIo},
+    phase::{InFlight, Stopper, WaitedIo},
     untrusted::Untrusted,
 };
 
@@ -45,9 +47,14 @@ pub(super) fn stopped(by: Stopper, thread: Option<String>) -> String {
 
 /// Verb for a thread that other threads waited for: what had stopped it, or the same as for requests, except
 /// where that would be too strong or too weak.
-pub(super) fn kept(blame: Blame) -> String {
-    let stopped = blame.stopped_by.map(|by| format!("was {}", stopped(by, None)));
-    stopped.unwrap_or_else(|| looks::of(blame.account).did.to_owned())
+pub(super) fn kept(account: Account, stopped_by: Option<Stopper>) -> String {
+    let stopped = stopped_by.map(|by| format!("was {}", stopped(by, None)));
+    stopped.unwrap_or_else(|| looks::of(account).did.to_owned())
+}
+
+/// `rerank of other requests`: what had the thread of a suspended phase.
+pub(super) fn held_by(phase: Option<&Untrusted>) -> String {
+    phase.map_or_else(|| "code outside of phases".to_owned(), |name| format!("{name} of other requests"))
 }
 
 #[cfg(test)]

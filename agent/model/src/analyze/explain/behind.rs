@@ -15,8 +15,8 @@ use super::{
 };
 use crate::analyze::cause::Cause;
 
-/// Mean time of waits that ask for Python's interpreter lock in turn, ns: its default interval, and the way back
-/// to the CPU.
+/// Mean time of waits that ask for Python's interpreter lock in turn, ns: its default interval, and the way
+/// back to the CPU.
 const TURN_NS: RangeInclusive<u64> = 5_000_000..=5_600_000;
 /// Fewer such waits may be anything.
 const TURNS: u64 = 3;
@@ -47,7 +47,7 @@ impl Behind {
     pub fn used_ns(&self) -> Vec<(Whose, u64)> {
         let of = |group: Whose| {
             let theirs = self.by.iter().filter(|one| one.group == Some(group));
-            (group, theirs.map(|one| one.by.ns).fold(0, u64::saturating_add))
+            (group, sum(theirs.map(|one| one.by.ns)))
         };
         let mut used: Vec<(Whose, u64)> = Whose::ALL.into_iter().map(of).filter(|(_, ns)| *ns > 0).collect();
         used.sort_by_key(|&(group, ns)| (std::cmp::Reverse(ns), group));
@@ -64,20 +64,20 @@ impl Behind {
     pub(super) fn is_of_queued(&self) -> bool {
         let is_queued =
             |one: &&OfGroup| matches!(one.by.culprit, Culprit::Kept(blame) if blame.account == Account::Runq);
-        let kept_ns: u64 = self.by.iter().filter(is_queued).map(|one| one.by.kept_ns).sum();
+        let kept_ns = sum(self.by.iter().filter(is_queued).map(|one| one.by.kept_ns));
         kept_ns > 0 && kept_ns as f64 >= self.total_ns as f64 * WORTH
     }
 
     /// Whether most waits timed out as those of threads that ask for Python's interpreter lock do.
     pub(super) fn is_by_turns(&self) -> bool {
-        let held = self.by.iter().filter(|one| matches!(one.by.culprit, Culprit::Held { .. }));
-        let (count, ns) = held.fold((0, 0), |(count, ns), one| (count + one.by.count, ns + one.by.ns));
+        let held = || self.by.iter().filter(|one| matches!(one.by.culprit, Culprit::Held { .. }));
+        let (count, ns) = (sum(held().map(|one| one.by.count)), sum(held().map(|one| one.by.ns)));
         count >= TURNS && TURN_NS.contains(&(ns / count))
     }
 
     /// Whether more than half of the time was for culprits of a kind, of several of them together.
     pub(super) fn is_mostly(&self, is_it: impl Fn(&Culprit) -> bool) -> bool {
-        let ns: u64 = self.by.iter().filter(|one| is_it(&one.by.culprit)).map(|one| one.by.ns).sum();
+        let ns = sum(self.by.iter().filter(|one| is_it(&one.by.culprit)).map(|one| one.by.ns));
         ns > self.total_ns / 2
     }
 
@@ -96,14 +96,15 @@ impl Behind {
         self.total_ns = self.total_ns.saturating_add(one.ns);
         let is_it = |known: &mut OfGroup| known.group == group && known.by.culprit.takes(&one.culprit);
         match self.by.iter_mut().find_map(|known| is_it(known).then_some(known)) {
-            Some(OfGroup { by, .. }) => {
-                by.count += one.count;
-                by.ns = by.ns.saturating_add(one.ns);
-                by.kept_ns = by.kept_ns.saturating_add(one.kept_ns);
-            }
+            Some(OfGroup { by, .. }) => by.add(one),
             None => self.by.push(OfGroup { group, by: one.clone() }),
         }
     }
+}
+
+/// A sum of numbers that a damaged folder may have made.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
 }
 
 impl Explained {
@@ -115,10 +116,10 @@ impl Explained {
             for part in parts.filter(|part| part.cause == cause && part.excess_ns > 0) {
                 let helpers = part.evidence.helpers.iter();
                 let own = part.evidence.waits.iter().filter(|_| !matches!(cause, Cause::Helper(_)));
-                behind.waits += own.clone().map(|waits| waits.count).sum::<u64>();
-                if matches!(cause, Cause::Helper(_)) {
-                    behind.waits += helpers.clone().map(|helper| helper.count).sum::<u64>();
-                }
+                let of_helpers = helpers.clone().filter(|_| matches!(cause, Cause::Helper(_)));
+                let counts =
+                    own.clone().map(|waits| waits.count).chain(of_helpers.map(|helper| helper.count));
+                behind.waits = behind.waits.saturating_add(sum(counts));
                 for one in own.flat_map(|waits| &waits.by).chain(helpers.flat_map(|helper| &helper.by)) {
                     behind.add(one, circle.group(&one.culprit, case));
                 }

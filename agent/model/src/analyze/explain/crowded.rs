@@ -26,7 +26,8 @@ impl Explained {
         let cause = Cause::Account(Account::Runq);
         let used = self.behind(cause, circle).used_ns();
         let of = |is_it: fn(Whose) -> bool| {
-            used.iter().filter(|(whose, _)| is_it(*whose)).map(|(_, ns)| *ns).sum::<u64>() as f64
+            let ns = used.iter().filter(|(whose, _)| is_it(*whose)).map(|(_, ns)| *ns);
+            ns.fold(0, u64::saturating_add) as f64
         };
         let own_ns = of(|whose| matches!(whose, Whose::Own | Whose::Sibling));
         if own_ns <= 0.0 || own_ns < of(|_| true) * OWN {

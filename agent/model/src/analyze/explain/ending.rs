@@ -70,12 +70,11 @@ impl Explained {
         }
         // Of so few requests it is not worth a look why one of them computed for longer.
         let is_too_few = matches!(group.headline, Headline::TooFew { .. }) && !is_one;
-        let of_work = advice::for_cause(Account::Cpu.name());
-        if is_too_few && advised.first().map(|one| &one.advice) == of_work.as_ref() {
+        if is_too_few && advised.first().is_some_and(|one| one.advice.key == Account::Cpu.name()) {
             return Vec::new();
         }
         advised.truncate(MOST);
-        once(&mut advised, circle);
+        once(&mut advised);
         advised
     }
 
@@ -202,10 +201,9 @@ impl Explained {
 }
 
 /// Names libraries that busy-wait once: a second piece of advice refers to the first.
-pub(super) fn once(advised: &mut [Advised], circle: &Circle) {
-    let spinning =
-        [advice::SPINNING, advice::OWN_SPINNING].map(|key| advice::for_spinning(key, &circle.spun));
-    let is_long = |one: &&mut Advised| spinning.iter().flatten().any(|long| *long == one.advice);
+pub(super) fn once(advised: &mut [Advised]) {
+    let is_long =
+        |one: &&mut Advised| [advice::SPINNING, advice::OWN_SPINNING].contains(&one.advice.key.as_str());
     for again in advised.iter_mut().filter(is_long).skip(1) {
         if let Some(short) = advice::for_cause(advice::SPINNING_AS_TOLD) {
             again.advice = short;

@@ -30,11 +30,8 @@ impl Explained {
             let used = behind.used_ns();
             let all_ns = used.iter().map(|&(_, ns)| ns).sum::<u64>() as f64;
             let much = used.iter().filter(|&&(_, ns)| ns as f64 >= all_ns * WORTH);
-            let of_group = |&(whose, _): &(Whose, u64)| {
-                let of_strangers = (is_of_helpers && whose == Whose::Stranger).then_some(cause.name());
-                let advice = of_strangers.map_or_else(|| self.on_users(whose, circle), advice::for_cause);
-                Some((Some(whose), advice?))
-            };
+            let of_group =
+                |&(whose, _): &(Whose, u64)| Some((Some(whose), self.on_users(whose, cause, circle)?));
             let groups: Vec<(Option<Whose>, advice::Advice)> = much.filter_map(of_group).collect();
             if !groups.is_empty() {
                 return groups;
@@ -148,12 +145,13 @@ impl Explained {
         excess_ns > 0 && excess_ns * 2 >= self.excess_by(Cause::Account(Account::Cpu))
     }
 
-    /// Advice on waits for a CPU that such processes had.
-    fn on_users(&self, whose: Whose, circle: &Circle) -> Option<advice::Advice> {
+    /// Advice on waits for a CPU that such processes had: the requests' own waits, or their helpers'.
+    fn on_users(&self, whose: Whose, cause: Cause, circle: &Circle) -> Option<advice::Advice> {
         let spins = |case: &Case| circle.spinning(case.pid).is_some_and(|share| share >= WORTH);
         let is_spinning = whose == Whose::Own && self.cases.iter().any(spins);
         let spinning = is_spinning.then(|| advice::for_spinning(advice::OWN_SPINNING, &circle.spun));
-        spinning.flatten().or_else(|| advice::for_cause(whose.advice()))
+        let key = if whose == Whose::Stranger { cause.name() } else { whose.advice() };
+        spinning.flatten().or_else(|| advice::for_cause(key))
     }
 
     /// Whether the way to the peers takes much of what was waited for sockets, by the round trips that the

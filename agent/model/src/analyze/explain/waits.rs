@@ -39,6 +39,13 @@ impl By {
     pub const fn is_call(&self) -> bool {
         matches!(self.culprit, Culprit::Syscall(_))
     }
+
+    /// Adds further waits on the same culprit.
+    pub fn add(&mut self, more: &By) {
+        self.count = self.count.saturating_add(more.count);
+        self.ns = self.ns.saturating_add(more.ns);
+        self.kept_ns = self.kept_ns.saturating_add(more.kept_ns);
+    }
 }
 
 /// The part of one wait that belongs to the account.

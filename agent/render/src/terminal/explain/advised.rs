@@ -36,6 +36,7 @@ pub(super) fn advised<'a>(
     if facts.fidelity.is_some_and(|fidelity| !fidelity.is_whole()) {
         for one in advised.iter_mut().filter(|one| one.cause == Account::Other.name()) {
             one.advice = Advice {
+                key: one.cause.to_owned(),
                 text:
                     "Here it is all waiting but for a CPU: observe the program at fidelity full (`guestscope \
                        doctor` tells how) to tell locks, disks, sockets and timers apart."

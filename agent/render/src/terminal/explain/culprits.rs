@@ -98,8 +98,7 @@ impl Words<'_> {
             Culprit::Phase { name: Some(name), request: Some(number) } => {
                 format!("{name} of request #{number}")
             }
-            Culprit::Phase { name: Some(name), request: None } => format!("{name} of other requests"),
-            Culprit::Phase { name: None, .. } => "code outside of phases".to_owned(),
+            Culprit::Phase { name, .. } => waits_for::held_by(name.as_ref()),
             Culprit::Group { path } => limited::group_with_quota(path, &self.facts.limits),
             Culprit::Syscall(number) => format!("in {}", calls::name(*number, self.facts)),
             Culprit::Unknown => String::new(),
@@ -135,9 +134,7 @@ impl Words<'_> {
             match known {
                 Some(Gathered { of, threads }) => {
                     *threads += 1;
-                    of.by.count += one.by.count;
-                    of.by.ns = of.by.ns.saturating_add(one.by.ns);
-                    of.by.kept_ns = of.by.kept_ns.saturating_add(one.by.kept_ns);
+                    of.by.add(&one.by);
                 }
                 None => gathered.push(Gathered { of: one.clone(), threads: 1 }),
             }
@@ -171,7 +168,7 @@ impl Words<'_> {
 
 /// `for thread 4711 (python), which was throttled for 6.00 ms of it`.
 fn blamed(blame: Blame, who: &str, kept_ns: u64) -> String {
-    let did = kept(blame);
+    let did = kept(blame.account, blame.stopped_by);
     let far = match blame.depth {
         ..=1 => String::new(),
         depth => format!(", {depth} wake-ups away"),

@@ -46,7 +46,7 @@ pub use self::{
 };
 use super::{
     findings::{headline_of, numbers, path_name},
-    health_lines::{INDENT, fact},
+    health_lines::{self, fact},
     hidden,
     page::{Emphasis, Page, Piece, words},
     style::Style,
@@ -100,14 +100,12 @@ fn render_group(
         render_advice(page, &advised);
         return;
     }
-    let emphasis = match explained.headline(group) {
+    let headline = explained.headline(group);
+    let emphasis = match headline {
         Headline::Cause { .. } | Headline::Shared { .. } => Emphasis::Warning,
         Headline::Mixed { .. } | Headline::TooFew { .. } | Headline::Alike { .. } => Emphasis::None,
     };
-    page.sentence(
-        &headline_of(group, &explained.headline(group), facts.cpu_quota.as_ref(), unicode),
-        emphasis,
-    );
+    page.sentence(&headline_of(group, &headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     tail::sentence(page, group, explained);
     render_who(page, explained, &advised, run);
     limited::render(page, &limits);
@@ -181,8 +179,7 @@ fn render_advice(page: &mut Page, advised: &[Advised]) {
             Naming::Slowest | Naming::Tail | Naming::Case | Naming::Limit => String::new(),
         };
         let text = page.safe(format!("{cause}{because}: {}", advice.text));
-        fact(page, heading, &text, Emphasis::Strong);
-        page.wrapped(&[], INDENT, words(&advice.source, Emphasis::Faint));
+        health_lines::advice(page, heading, &text, &advice.source);
     }
 }
 

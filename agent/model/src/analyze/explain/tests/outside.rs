@@ -55,13 +55,13 @@ fn the_second_advice_on_spinning_refers_to_the_first(#[case] keys: [&str; 2]) {
     let other = advice::for_cause("net").expect("there is some");
     let [first, second] = long.clone();
     let mut advised = [other.clone(), first, other.clone(), second].map(of).to_vec();
-    once(&mut advised, &circle);
+    once(&mut advised);
     let short = advice::for_cause(advice::SPINNING_AS_TOLD).expect("there is some");
     let [first, _] = long;
     assert_eq!(advised, [other.clone(), first, other, short].map(of));
     // One alone stays.
     let mut advised = vec![advised[1].clone()];
-    once(&mut advised, &circle);
+    once(&mut advised);
     assert!(advised[0].advice.text.contains("GOMP_SPINCOUNT"), "{advised:?}");
 }
 

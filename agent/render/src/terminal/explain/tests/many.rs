@@ -1,5 +1,5 @@
-//! What stands for many: threads and processes of one name, times of I/Os at once, a request that hangs for far
-//! longer than the others differ.
+//! What stands for many: threads and processes of one name, times of I/Os at once, a request that hangs for
+//! far longer than the others differ.
 
 use guestscope_contract::Account;
 use rstest::rstest;
