@@ -7,18 +7,20 @@ use super::{
     tests::{explained, facts},
     *,
 };
-use crate::analyze::{
-    Called,
-    explain::Wanted,
-    samples::{Sample, Step},
+use crate::{
+    analyze::{
+        Called,
+        explain::Wanted,
+        samples::{Sample, Step},
+    },
+    phase::Request,
 };
 
-/// The `who` of 100 requests, of which ten work for 60 ms more, with 29 samples in system calls each; the
-/// whole run has so many in `munmap` and in `read`.
-fn who(munmap: u64, read: u64) -> String {
+/// 100 requests, of which ten work for 60 ms more, with 29 samples in system calls each.
+fn slowed() -> Vec<Request> {
     let request = |number: u64| {
         let late = number % 10 == 4;
-        let work = Step::Spend(Account::Cpu, if late { 61_000_000 } else { 1_000_000 });
+        let work = Step::Spend(Account::Cpu, if late { 61_000_000 } else { 1_000_000 } + number);
         let steps = vec![Step::Nest("work", vec![work])];
         let mut request = Sample::new(number, number * 100_000_000, steps).build();
         for phase in request.phases.iter_mut().filter(|_| late) {
@@ -26,8 +28,12 @@ fn who(munmap: u64, read: u64) -> String {
         }
         request
     };
-    let requests: Vec<_> = (0..100).map(request).collect();
-    let mut explanation = explained(&requests, Vec::new(), Wanted::Slowest(10));
+    (0..100).map(request).collect()
+}
+
+/// The `who` of these requests; the whole run has so many samples in `munmap` and in `read`.
+fn who(munmap: u64, read: u64) -> String {
+    let mut explanation = explained(&slowed(), Vec::new(), Wanted::Slowest(10));
     let numbers = [libc::SYS_munmap, libc::SYS_read].map(|number| u32::try_from(number).expect("small"));
     explanation.circle.called = Called(numbers.into_iter().zip([munmap, read]).collect());
     let text = render_explanation(&explanation, &facts(), NARROW);
@@ -48,4 +54,19 @@ fn the_call_that_the_run_spent_its_time_in() {
     let words = "who cpu.syscall: over the whole run munmap had 300 of 590 samples in system calls";
     assert_eq!(who(300, 290), words);
     assert_eq!(who(0, 0), "");
+}
+
+/// The slowest of them met no sample in a system call: it gets what all of them together show, as far as
+/// chance may have hidden it.
+#[test]
+fn a_request_without_samples_of_a_kind_has_its_share_of_all() {
+    let mut requests = slowed();
+    for phase in &mut requests[94].phases {
+        (phase.counts.sample_user, phase.counts.sample_syscall) = (8, 0);
+    }
+    let explanation = explained(&requests, Vec::new(), Wanted::Slowest(10));
+    let text = render_explanation(&explanation, &facts(), NARROW);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = "by its share in the samples of all slow requests; here 0 of 8 samples instead of 0";
+    assert!(text.contains(words), "{text}");
 }

@@ -32,11 +32,7 @@ pub(super) fn sentence(page: &mut Page, group: &Group, explained: &Explained) {
     }
     let Some((tail, leading)) = explained.leading() else { return };
     let TailCause { cause, share, requests, .. } = leading;
-    // The other parts of these requests were shorter than usual.
-    let much = match *share {
-        over if over > 1.005 => format!("more than all ({})", percent(over)),
-        share => percent(share),
-    };
+    let much = much(*share);
     let words = format!(
         "{} is {much} of what the {} above {} ({}) took longer than typical, and the main cause of {}",
         cause.name(),
@@ -46,6 +42,14 @@ pub(super) fn sentence(page: &mut Page, group: &Group, explained: &Explained) {
         of(*requests, tail.requests),
     );
     page.sentence(&words, Emphasis::None);
+}
+
+/// A share of the tail. It is above 1 where the other parts of these requests were shorter than usual.
+fn much(share: f64) -> String {
+    match share {
+        over if over > 1.0005 => format!("more than all ({})", percent(over)),
+        share => percent(share),
+    }
 }
 
 fn of(part: u64, all: u64) -> String {
@@ -156,4 +160,29 @@ fn cells(tail: &Tail, ns: i128) -> [Piece; 2] {
 /// `81.1 %` of a tail.
 pub(super) fn share(share: f64) -> String {
     if share <= -0.000_5 { format!("-{}", percent(-share)) } else { percent(share.abs()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::most(0.81, "81.0 %")]
+    #[case::all_rounded(1.0004, "100 %")]
+    #[case::a_little_more(1.004, "more than all (100.4 %)")]
+    #[case::more(1.1, "more than all (110.0 %)")]
+    fn a_share(#[case] share: f64, #[case] words: &str) {
+        assert_eq!(much(share), words);
+    }
+
+    #[rstest]
+    #[case(0, 9, "none of them alone")]
+    #[case(1, 1, "it")]
+    #[case(9, 9, "all of them")]
+    #[case(5, 9, "5 of them")]
+    fn a_part_of_the_requests(#[case] part: u64, #[case] all: u64, #[case] words: &str) {
+        assert_eq!(of(part, all), words);
+    }
 }

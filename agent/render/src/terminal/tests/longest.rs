@@ -1,5 +1,5 @@
-//! The longest wait of a slow request: whose thread had the CPU, who held the lock, and how many waits were like
-//! it.
+//! The longest wait of a slow request: whose thread had the CPU, who held the lock, how many waits were like
+//! it, and what the headline says of the longest waits of all.
 
 use std::convert::Infallible;
 
@@ -12,13 +12,15 @@ use super::{
     wait,
 };
 use crate::{
-    analyze::samples::{Sample, Step},
-    phase::{QueueUser, ThreadId, Wait},
+    analyze::{
+        Summary,
+        samples::{Sample, Step},
+    },
+    phase::{InFlight, QueueUser, ThreadId, Wait, WaitedIo},
 };
 
-/// The line of the slowest of 100 requests, of which ten take 60 ms longer in an account; its waits are these,
-/// of so many ns each.
-fn told(account: Account, waits: &[Wait]) -> String {
+/// Summary of 100 requests, of which ten take 60 ms longer in an account.
+fn slowed_in(account: Account) -> Summary {
     let request = |number: u64| {
         let mut steps = vec![Step::Spend(Account::Cpu, 1_000_000)];
         if number % 10 == 4 {
@@ -26,8 +28,12 @@ fn told(account: Account, waits: &[Wait]) -> String {
         }
         Sample::new(number, number * 100_000_000, vec![Step::Nest("work", steps)]).build()
     };
-    let requests: Vec<_> = (0..100).map(request).collect();
-    let mut summary = summary_of(&requests);
+    summary_of(&(0..100).map(request).collect::<Vec<_>>())
+}
+
+/// The line of the slowest of these requests; its waits are these, of so many ns each.
+fn told(account: Account, waits: &[Wait]) -> String {
+    let mut summary = slowed_in(account);
     let root = summary.groups[0].slowest[0].id;
     let waits = waits.iter().map(|wait| Wait { root: Some(root), ..wait.clone() });
     let Ok(()) = summary.add_waits(waits.map(Ok::<_, Infallible>));
@@ -64,6 +70,28 @@ fn waits_of_the_main_cause_are_summed_up() {
     // Most of the sum is in one of them.
     let mostly_one = [lock(9_000_000), lock(1_000_000)];
     assert_eq!(told(Account::Lock, &mostly_one), "longest wait: lock 9.00 ms, ended by thread 4711");
+}
+
+/// The headline where so many of the ten have this wait, and the others one without a device.
+#[rstest]
+#[case::most(6, true)]
+#[case::half(5, false)]
+fn what_was_in_flight_in_the_longest_waits(#[case] of_ten: usize, #[case] is_said: bool) {
+    let mut summary = slowed_in(Account::Poll);
+    let plain = wait(0, Account::Poll, [60_000_000, 0, 0], "last");
+    let in_flight = Some(InFlight { reads: 8, writes: 0 });
+    let io = WaitedIo { device: "254:0".into(), name: "vda".into(), in_flight, ..WaitedIo::default() };
+    let roots: Vec<u64> = summary.groups[0].slowest.iter().map(|slow| slow.id).collect();
+    let waits = roots.iter().enumerate().map(|(place, root)| {
+        let io = (place < of_ten).then(|| io.clone());
+        Wait { root: Some(*root), io, ..plain.clone() }
+    });
+    let Ok(()) = summary.add_waits(waits.map(Ok::<_, Infallible>));
+    let text = render_summary(&summary, &healthy(), &facts(), UNICODE);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("slowest waited in poll: +60.0 ms over typical"), "{text}");
+    let said = "; reads or writes of vda were in flight meanwhile";
+    assert_eq!(text.contains(said), is_said, "{text}");
 }
 
 #[test]
