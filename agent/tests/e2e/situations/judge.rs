@@ -132,9 +132,12 @@ fn disagreement(told: &Told, headline: &str) -> Option<String> {
         ("row", text(&tail["parts"][0]["cause"])),
         ("slowest", text(&parts["cause"])),
     ];
-    // "7 of the 10 slowest": the slowest one may be of the other three.
+    // "7 of the 10 slowest": the slowest one may be of the other three. Of several causes it may have another
+    // one than the first.
     let is_of_some = words.split(' ').nth(1) == Some("of");
-    let other = others.iter().find(|(what, cause)| *cause != headline && !(is_of_some && *what == "slowest"));
+    let is_named = |cause: &str| words.contains(&format!(" {cause} +"));
+    let may_differ = |what: &str, cause: &str| what == "slowest" && (is_of_some || is_named(cause));
+    let other = others.iter().find(|(what, cause)| *cause != headline && !may_differ(what, cause));
     let other = other.map(|(what, cause)| format!("{what} says {cause}"));
     let in_text = || {
         let outputs = [("summary", &told.summary), ("explain", &told.explain)];
