@@ -1,4 +1,5 @@
-//! What an exporter puts by in the run folder: the header of a frame, and requests that are read back and split.
+//! What an exporter puts by in the run folder: the header of a frame, and requests that are read back and
+//! split.
 #![no_main]
 
 use guestscope_base::json;

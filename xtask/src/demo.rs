@@ -1,7 +1,8 @@
 //! The verb `demo`: from a fresh machine to one observed job: image classification with ResNet-50 under
 //! guestscope.
 //!
-//! Yields the run's own summary, its folder, a page about it, and its traces in Jaeger. It measures nothing of its own.
+//! Yields the run's own summary, its folder, a page about it, and its traces in Jaeger. It measures nothing
+//! of its own.
 
 use std::{
     fs,

@@ -117,7 +117,8 @@ enum Verb {
         #[arg(long, conflicts_with = "repetitions")]
         short: bool,
     },
-    /// Give hostile bytes to the decoders named, or thousands of hostile run folders to the verbs that read them
+    /// Give hostile bytes to the decoders named, or thousands of hostile run folders to the verbs that read
+    /// them
     ///
     /// None may crash, wait or take 300 MB.
     Fuzz {

@@ -1,4 +1,5 @@
-//! Percent-escapes of URLs, both ways. Yields text for a query, and the bytes that an escaped text stands for.
+//! Percent-escapes of URLs, both ways. Yields text for a query, and the bytes that an escaped text stands
+//! for.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 

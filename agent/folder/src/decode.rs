@@ -16,8 +16,8 @@ use super::{
     texts::{Words, decode_hex, decode_words},
 };
 
-/// Rows that are filled with all their numbers before the next ones: a phase takes 0.7 KB, and so many fit into
-/// a core's nearest cache.
+/// Rows that are filled with all their numbers before the next ones: a phase takes 0.7 KB, and so many fit
+/// into a core's nearest cache.
 const ROWS_AT_ONCE: usize = 32;
 
 impl<R> Column<R> {

@@ -1,7 +1,7 @@
 //! Columns of folders of format 1 that have another name or unit today.
 //!
-//! Yields, for a column, what it was called and how many of today's units a unit of then is. No name of then is
-//! one of today's, so a file tells by its columns what it holds.
+//! Yields, for a column, what it was called and how many of today's units a unit of then is. No name of then
+//! is one of today's, so a file tells by its columns what it holds.
 
 /// A column of format 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

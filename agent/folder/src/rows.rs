@@ -133,7 +133,8 @@ impl<R> Rows<R> {
         damaged(&self.path, &what, Some(self.given))
     }
 
-    /// Makes sure that there is a decoded row, see [`Rows::ahead`]; none at the end. After an error it is over.
+    /// Makes sure that there is a decoded row, see [`Rows::ahead`]; none at the end. After an error it is
+    /// over.
     pub(super) fn fill(&mut self) -> Option<Result<()>> {
         while self.decoded.is_empty() {
             match self.next_batch() {

@@ -1,8 +1,8 @@
 //! Sources of phases: a module for each, with the files that it gives to a started program, and its limits.
 //!
 //! All sources yield edges, and use the contract of edges only. Downstream a phase's source is a label, but
-//! for what its time on no thread is called, and for Python's requests, which carry when they arrived. The BPF
-//! programs of a source are attached elsewhere.
+//! for what its time on no thread is called, and for Python's requests, which carry when they arrived. The
+//! BPF programs of a source are attached elsewhere.
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]

@@ -198,8 +198,8 @@ pub(crate) fn resource(
     attributes
 }
 
-/// Attributes that a live export and one from a folder have alike: which run it is, its command line, and what
-/// OTEL_RESOURCE_ATTRIBUTES adds.
+/// Attributes that a live export and one from a folder have alike: which run it is, its command line, and
+/// what OTEL_RESOURCE_ATTRIBUTES adds.
 pub(crate) fn of_run(run_id: &str, command: &[String]) -> Vec<(Cow<'static, str>, Value)> {
     let words = command.iter().map(|word| any(Value::StringValue(word.clone()))).collect();
     let own = variable("OTEL_RESOURCE_ATTRIBUTES");
@@ -224,8 +224,8 @@ fn instance(run_id: &str) -> Option<String> {
     is_id.then(|| parts().join("-"))
 }
 
-/// Attributes in the form of OTEL_RESOURCE_ATTRIBUTES (`key=value,key=value`, values percent-encoded). What has
-/// another form, or is not UTF-8, is left out, and so are our own keys.
+/// Attributes in the form of OTEL_RESOURCE_ATTRIBUTES (`key=value,key=value`, values percent-encoded). What
+/// has another form, or is not UTF-8, is left out, and so are our own keys.
 fn given(text: &str) -> impl Iterator<Item = (String, String)> {
     text.split(',').filter_map(|pair| {
         let (key, value) = pair.split_once('=')?;

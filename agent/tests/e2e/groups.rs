@@ -16,8 +16,8 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The group `below` inside a new group with a unique name; that group itself if `below` is empty. None, with
-    /// a note on stdout, if groups cannot be made.
+    /// The group `below` inside a new group with a unique name; that group itself if `below` is empty. None,
+    /// with a note on stdout, if groups cannot be made.
     pub(crate) fn new(test: &str, below: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
         let hierarchies = mounts.lines().filter_map(hierarchy).filter(|(at, ..)| !at.ends_with("/cpuset"));

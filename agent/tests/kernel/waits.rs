@@ -94,8 +94,8 @@ fn a_wait_for_a_timer_is_explained_by_nobody() {
         let reader = seen.request(1).thread.tid;
         let polls = polls_of(&seen);
         let by_somebody = polls.iter().filter(|wait| wait.waker_tid.is_some_and(|waker| waker != reader));
-        // Without a look at the interrupted thread's system call it is more than half of them. An interrupt in
-        // a call that hands something over may still be taken for it.
+        // Without a look at the interrupted thread's system call it is more than half of them. An interrupt
+        // in a call that hands something over may still be taken for it.
         count_again(name, "by others", by_somebody.count() as u64, (0, polls.len() as u64 / 20));
         assert!(polls.iter().all(|wait| wait.blame.is_none()), "{polls:?}");
     });

@@ -70,8 +70,8 @@ macro_rules! accounts {
     };
 }
 
-// Name, what it waits for, and the account that stands for it where less is seen. `Other` is the last one: the
-// ledger charges an unknown account to it.
+// Name, what it waits for, and the account that stands for it where less is seen. `Other` is the last one:
+// the ledger charges an unknown account to it.
 accounts! {
     /// On a CPU.
     Cpu = "cpu", Nothing, Cpu;

@@ -163,8 +163,8 @@ pub const FIELDS: &[Field] = &[
     // the way back, such as a page fault for a signal's frame, is charged to the call.
     optional("OFFSET_REGS_RESULT", &["pt_regs.ax"]),
     field("OFFSET_REGS_ARGUMENT", &["pt_regs.di", "pt_regs.orig_x0"]),
-    // Further arguments of a 64-bit call on x86-64 (arm64 has them at fixed places): whether a wait had a time
-    // limit.
+    // Further arguments of a 64-bit call on x86-64 (arm64 has them at fixed places): whether a wait had a
+    // time limit.
     optional("OFFSET_REGS_THIRD", &["pt_regs.dx"]),
     optional("OFFSET_REGS_FOURTH", &["pt_regs.r10"]),
     optional("OFFSET_REGS_FIFTH", &["pt_regs.r8"]),

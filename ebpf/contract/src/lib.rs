@@ -219,13 +219,15 @@ pub struct WaitRecord {
     pub beside_tid: u32,
     /// Time limit of the system call, ms; 0 where it has none, or has it in memory: see [`WAIT_LIMITED`].
     pub limit_ms: u32,
-    /// First argument of the system call: a file descriptor, the address of a futex, a process; 0 outside any.
+    /// First argument of the system call: a file descriptor, the address of a futex, a process; 0 outside
+    /// any.
     pub argument: u64,
     /// Directory number of the control group that controls its CPU time; 0 where unknown.
     pub group: u64,
     /// Name of the thread that was on that CPU, ended by a zero byte.
     pub ran_before_comm: [u8; COMM_BYTES],
-    /// Name of the waker; zeros if the time before `ready_ns` was not long enough to be handed over by itself.
+    /// Name of the waker; zeros if the time before `ready_ns` was not long enough to be handed over by
+    /// itself.
     pub waker_comm: [u8; COMM_BYTES],
 }
 

@@ -5,7 +5,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Traffic {
-    /// From the last send over a socket to the first receive over it afterwards, ns, added up over `responses`.
+    /// From the last send over a socket to the first receive over it afterwards, ns, added up over
+    /// `responses`.
     pub response_ns: u64,
     /// The shortest recent round trip of TCP on the same sockets, ns, added once for each of `responses` over
     /// TCP.

@@ -1,8 +1,9 @@
 //! A real Jaeger for the demonstration and the tests: one that is there already, or one that is started.
 //!
 //! Yields [`Jaeger`] with its endpoints, healthy, and ends it by its number unless it is to be kept. In
-//! order: the environment, one that answers on this machine, a binary on PATH, a container engine, the official
-//! release archive (where hosts other than package registries may be asked), a build from the Go module.
+//! order: the environment, one that answers on this machine, a binary on PATH, a container engine, the
+//! official release archive (where hosts other than package registries may be asked), a build from the Go
+//! module.
 
 mod archive;
 mod binary;

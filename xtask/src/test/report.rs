@@ -12,8 +12,8 @@ use crate::progress::duration;
 /// Skips that are normal even in CI begin with one of these: what needs a GPU, guests where neither an
 /// emulator nor other kernels could be downloaded, servers where the disk has no room for their packages and
 /// tests that want such packages, and faults that could not be judged in many attempts because the hypervisor
-/// took so much of the time; and checks whose data or compiler lie in places that this machine does not reach.
-/// The report says so.
+/// took so much of the time; and checks whose data or compiler lie in places that this machine does not
+/// reach. The report says so.
 const NORMAL: [&str; 7] =
     ["advisories", "gpu", "miri", "packages", "stage guests", "stage servers", "stolen"];
 /// How much of a failed test's output is repeated.

@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Sources in which files of one folder do not need each other either. The other crates have a few such circles
-/// left.
+/// Sources in which files of one folder do not need each other either. The other crates have a few such
+/// circles left.
 const NONE_IN_A_FOLDER: [&str; 4] =
     ["agent/folder/src", "agent/kernel/src", "agent/model/src", "agent/render/src"];
 

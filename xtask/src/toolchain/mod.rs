@@ -110,7 +110,8 @@ impl Toolchain {
         ))
     }
 
-    /// Whether the compiler for the BPF target has this component beside it, clippy or miri; adds it if rustup can.
+    /// Whether the compiler for the BPF target has this component beside it, clippy or miri; adds it if
+    /// rustup can.
     pub(crate) fn nightly_has(&self, xtask: &Xtask, component: &str) -> bool {
         let mut ask = self.bpf_cargo(xtask);
         ask.args([component, "--version"]);

@@ -62,8 +62,8 @@ pub use self::{
 /// Bytes in a ring that wake the agent before its timer does: an eighth of the event ring.
 const WAKE_BYTES: u32 = 128 << 10;
 
-/// Maps with an element for each thread that can be tracked, and one for number 0, which is none. There are no
-/// more processes than threads.
+/// Maps with an element for each thread that can be tracked, and one for number 0, which is none. There are
+/// no more processes than threads.
 const PER_THREAD: [&str; 12] = [
     "LEDGERS",
     "BESIDE",

@@ -1,5 +1,5 @@
-//! What time is spent on: the accounts of threads, the ways to spend time on none, and the finer names that an
-//! excess may have. It holds no numbers.
+//! What time is spent on: the accounts of threads, the ways to spend time on none, and the finer names that
+//! an excess may have. It holds no numbers.
 
 use guestscope_contract::{
     ACCOUNTS, Account, Source,

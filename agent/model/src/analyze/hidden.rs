@@ -1,5 +1,5 @@
-//! What the numbers of a run do not contain and its reader must know first: requests without an end, and marks
-//! of threads that were not tracked.
+//! What the numbers of a run do not contain and its reader must know first: requests without an end, and
+//! marks of threads that were not tracked.
 //!
 //! Yields [`Hidden`]. A request hangs if it has been open for ten times as long as nearly all of its kind
 //! take, and for a second at least.

@@ -19,8 +19,8 @@ fn wait_to_go_on() {
     }
 }
 
-/// `hang`: a child is born while its parent holds a lock, and waits for that lock inside a request until it is
-/// killed. Nobody in the child could give it back.
+/// `hang`: a child is born while its parent holds a lock, and waits for that lock inside a request until it
+/// is killed. Nobody in the child could give it back.
 pub(crate) fn hang(_: &[String]) {
     (1..=5).for_each(|at| request("request", at, Duration::from_millis(1)));
     let held = LOCK.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Cases whose control group has a limit on reads from a loop device of the case's own: a worker of the kernel
-//! hands most of them on. Through a mapping, from the page cache, and directly.
+//! Cases whose control group has a limit on reads from a loop device of the case's own: a worker of the
+//! kernel hands most of them on. Through a mapping, from the page cache, and directly.
 
 use std::{
     fs::{self, OpenOptions},

@@ -133,16 +133,16 @@ metrics! {
         Bits32(ledger.involuntary);
     /// Wake-ups that ended a block.
     Wakeup wakeup = count "wakeup" events, Scheduler, Bits32(ledger.wakeups);
-    /// From the start of each wake-up until the thread was queued: a part of `runq`. An interrupt to another CPU
-    /// and, in a virtual machine, that CPU's way out of its halt.
+    /// From the start of each wake-up until the thread was queued: a part of `runq`. An interrupt to another
+    /// CPU and, in a virtual machine, that CPU's way out of its halt.
     WakeupDelay wakeup_delay_ns = overlay "runq.wakeup" ns, Scheduler, Bits64(ledger.wakeup_delay_ns);
     /// It waited for a socket, by what it read next: a part of `poll`, an estimate.
     PollNet poll_net_ns = overlay "poll.net" ns, Sockets, Bits64(beside.poll_net_ns);
-    /// It waited for the lock of its address space (`mmap_lock`), in waits long enough to be recorded: a part of
-    /// `fault` and of `other`.
+    /// It waited for the lock of its address space (`mmap_lock`), in waits long enough to be recorded: a part
+    /// of `fault` and of `other`.
     AddressSpace address_space_ns = overlay "address_space" ns, Scheduler, Bits64();
-    /// A signal, a debugger or the freezer kept it from running, in waits long enough to be recorded: a part of
-    /// `other`.
+    /// A signal, a debugger or the freezer kept it from running, in waits long enough to be recorded: a part
+    /// of `other`.
     Stopped stopped_ns = overlay "stopped" ns, Scheduler, Bits64();
     /// Meanwhile the thread on which it continued ran other requests, or code outside of phases: a part of
     /// `suspended`, at least.
@@ -190,8 +190,8 @@ metrics! {
     NetResponse net_response = count "net.response" events, Sockets, Bits32(beside.traffic.responses);
     /// From the sends to the receives of `count.net.response`.
     NetResponseTime net_response_ns = operation "net.response" ns, Sockets, Bits64(beside.traffic.response_ns);
-    /// The shortest round trip that TCP had lately seen on their sockets, once for each response: the least time
-    /// that the network took of them.
+    /// The shortest round trip that TCP had lately seen on their sockets, once for each response: the least
+    /// time that the network took of them.
     NetRoundTrip net_round_trip_ns = operation "net.round_trip" ns, Sockets, Bits64(beside.traffic.round_trip_ns);
     /// Times TCP sent something again that the thread had sent.
     NetRetransmit net_retransmit = count "net.retransmit" events, Sockets, Bits32(beside.traffic.retransmits);

@@ -119,8 +119,8 @@ fn hatched(text: &str, class: &str) -> Option<String> {
     Some(hatch.path(place)).filter(|path| !path.is_empty())
 }
 
-/// Colour and hatch of a cause; those that are large beside each other differ in both. A helper's cause has its
-/// account's colour.
+/// Colour and hatch of a cause; those that are large beside each other differ in both. A helper's cause has
+/// its account's colour.
 pub(super) const fn look(cause: Cause) -> (&'static str, Hatch) {
     match cause {
         Cause::Account(account) => of_account(account),
