@@ -141,13 +141,9 @@ fn nothing_hidden_is_no_line() {
 
 #[test]
 fn a_request_that_is_in_flight_at_the_end_hangs_nowhere() {
-    assert_snapshot!(told(vec![one(Fate::Stopped, 999, locked(Some(true)), Some((0, 0)))]), @r#"
-    1 request was in flight at the end: serve 7 (pid 11), for 999 ms in outer/tokenize
-    "#);
+    assert_snapshot!(told(vec![one(Fate::Stopped, 999, locked(Some(true)), Some((0, 0)))]), @"1 request was in flight at the end: serve 7 (pid 11), for 999 ms in outer/tokenize");
     let two = [12, 999].map(|ms| one(Fate::Stopped, ms, locked(None), None));
-    assert_snapshot!(told(two.into()), @r#"
-    2 requests were in flight at the end, the oldest: serve 7 (pid 11), for 999 ms in outer/tokenize
-    "#);
+    assert_snapshot!(told(two.into()), @"2 requests were in flight at the end, the oldest: serve 7 (pid 11), for 999 ms in outer/tokenize");
 }
 
 /// What is said of who could wake it.
@@ -233,26 +229,16 @@ fn other_states_have_words_of_their_own() {
     1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize, stopped by a signal for
       1.00 s
     "#);
-    assert_snapshot!(of(Doing::Waits(OpenWait { syscall: None, object: None, ..wait })), @r#"
-    1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize, waiting (poll) for 1.00 s
-    "#);
-    assert_snapshot!(of(Doing::Runs), @r#"
-    1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize, running
-    "#);
+    assert_snapshot!(of(Doing::Waits(OpenWait { syscall: None, object: None, ..wait })), @"1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize, waiting (poll) for 1.00 s");
+    assert_snapshot!(of(Doing::Runs), @"1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize, running");
     assert_snapshot!(of(Doing::Queued { since_ns: 800 * MS }), @r#"
     1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize, runnable without a CPU for
       1.00 s
     "#);
-    assert_snapshot!(of(Doing::Suspended { since_ns: 800 * MS }), @r#"
-    1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize, on no thread for 1.00 s
-    "#);
-    assert_snapshot!(of(Doing::Unknown), @r#"
-    1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize
-    "#);
+    assert_snapshot!(of(Doing::Suspended { since_ns: 800 * MS }), @"1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize, on no thread for 1.00 s");
+    assert_snapshot!(of(Doing::Unknown), @"1 request is still open: serve 7 (pid 11), for 1.80 s in outer/tokenize");
     let outside = Unfinished { path: Vec::new(), ..one(Fate::Open, 1_800, Doing::Runs, None) };
-    assert_snapshot!(told(vec![outside]), @r#"
-    1 request is still open: serve 7 (pid 11), for 1.80 s outside its phases, running
-    "#);
+    assert_snapshot!(told(vec![outside]), @"1 request is still open: serve 7 (pid 11), for 1.80 s outside its phases, running");
 }
 
 #[test]

@@ -45,5 +45,5 @@ pub(super) fn advised<'a>(
             };
         }
     }
-    (advised, limits)
+    (advised, limited::each_once(limits))
 }

@@ -26,7 +26,7 @@ use super::{
 const MOST: usize = 4;
 
 /// Limits behind the causes that are advised on, and behind a large part of all requests where these are
-/// shown; each once.
+/// shown; each once for each cause.
 pub(super) fn found<'a>(
     group: &Group,
     explained: &Explained,
@@ -55,23 +55,37 @@ pub(super) fn found<'a>(
         all.extend(explained.crowded(group, circle, &facts.limits));
     }
     for one in all {
-        if found.iter().all(|known| !std::ptr::eq(known.limit, one.limit)) {
+        if found.iter().all(|known| known.cause != one.cause || !std::ptr::eq(known.limit, one.limit)) {
             found.push(one);
         }
     }
     found
 }
 
-/// Advice on a limit takes the place of that on its cause.
-pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
-    for one in advised.iter_mut() {
-        let limit = found.iter().find(|limited| limited.cause.name() == one.cause);
-        if let Some(advice) = limit.and_then(|limited| advice::for_limit(limited.limit, limited.is_crowded)) {
-            one.advice = advice;
+/// The same, each once, with the first of its causes.
+pub(super) fn each_once(found: Vec<Limited<'_>>) -> Vec<Limited<'_>> {
+    let mut kept: Vec<Limited<'_>> = Vec::new();
+    for one in found {
+        if kept.iter().all(|known| !std::ptr::eq(known.limit, one.limit)) {
+            kept.push(one);
         }
     }
-    // On two groups of processes it is the same one.
-    advised.dedup_by(|second, first| second.cause == first.cause && second.advice == first.advice);
+    kept
+}
+
+/// Advice on a limit takes the place of that on its causes: a limit on memory makes pages be read again, and
+/// takes CPU time for that. It is given once, also on two groups of processes.
+pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
+    let mut told: Vec<&Limit> = Vec::new();
+    advised.retain_mut(|one| {
+        let limited = found.iter().find(|limited| limited.cause.name() == one.cause);
+        let advice = limited.and_then(|limited| advice::for_limit(limited.limit, limited.is_crowded));
+        let Some((limited, advice)) = limited.zip(advice) else { return true };
+        let is_new = told.iter().all(|known| !std::ptr::eq(*known, limited.limit));
+        told.push(limited.limit);
+        one.advice = advice;
+        is_new
+    });
     // A limit that is behind none of the causes: it keeps others from running, or slows all requests alike.
     let is_told = |limited: &&Limited<'_>| advised.iter().any(|one| one.cause == limited.cause.name());
     let others = found.iter().find(|limited| matches!(limited.cause, Cause::Helper(_)) && !is_told(limited));
@@ -119,6 +133,7 @@ mod tests {
     use super::{super::tests::facts, *};
     use crate::{
         analyze::{
+            Overlay,
             explain::{Explanation, Wanted},
             samples::inference,
         },
@@ -168,6 +183,33 @@ mod tests {
         let group = &json["groups"][0];
         assert_eq!(group["limits"][0]["text"], limit.as_str());
         assert!(group["advice"][0]["text"].as_str().unwrap().contains(advice), "{group}");
+    }
+
+    /// A limit on memory is behind faults that read and behind the CPU time of faults: one piece of advice.
+    #[test]
+    fn a_limit_behind_two_causes_is_advised_on_once() {
+        let limit = Limit { kind: Kind::Memory, ..quota("memory.max", "/p", 5) };
+        let causes = [Cause::Account(Account::Fault), Cause::Overlay(Overlay::Fault)];
+        let found: Vec<Limited<'_>> =
+            causes.map(|cause| Limited { cause, limit: &limit, is_crowded: false }).into();
+        let of = |cause: Cause| Advised {
+            cause: cause.name(),
+            group: None,
+            naming: Naming::Tail,
+            advice: advice::for_cause(cause.name()).expect("there is some"),
+        };
+        let [read, spent] = causes;
+        let mut advised: Vec<Advised> = [read, spent, Cause::Account(Account::Net)].map(of).into();
+        advise(&mut advised, &found);
+        let keys = |advised: &[Advised]| -> Vec<String> {
+            advised.iter().map(|one| format!("{} by {}", one.cause, one.advice.key)).collect()
+        };
+        assert_eq!(keys(&advised), ["fault by limit.memory", "net by net"]);
+        // Whichever of them comes first.
+        let mut advised: Vec<Advised> = [spent, read].map(of).into();
+        advise(&mut advised, &found);
+        assert_eq!(keys(&advised), ["cpu.fault by limit.memory"]);
+        assert_eq!(each_once(found).len(), 1);
     }
 
     #[test]
