@@ -82,8 +82,8 @@ const CROWDED_SET: &str = "limit.cpus.crowded";
 const PLACE: &str = "{place}";
 /// Replaced by the libraries that busy-wait, and what stops them.
 const SPINNER: &str = "{spinner}";
-/// A second library is told from this part of the first one's samples on.
-const ALSO: f64 = 0.25;
+/// A second library is told from this part of all samples of such libraries on, as in the summary.
+const ALSO: f64 = 0.1;
 /// Words on a limit in both versions of control groups, in the second one, and in the first one.
 const VERSIONS: [[&str; 3]; 3] = [
     ["cpu.max, or cpu.cfs_quota_us in version 1", "cpu.max", "cpu.cfs_quota_us"],
@@ -136,8 +136,9 @@ pub fn for_spinning(key: &str, spun: &[(&'static str, u64)]) -> Option<Advice> {
     let mut known: Vec<(u64, &'static str, &'static Spinner)> =
         spun.iter().filter_map(|&(name, samples)| Some((samples, name, spinners::by_name(name)?))).collect();
     known.sort_by_key(|&(samples, name, _)| (std::cmp::Reverse(samples), name));
-    let &(most, _, first) = known.first().filter(|first| first.0 > 0)?;
-    known.retain(|&(samples, ..)| samples as f64 >= most as f64 * ALSO);
+    let &(_, _, first) = known.first().filter(|first| first.0 > 0)?;
+    let all = known.iter().map(|known| known.0).fold(0, u64::saturating_add);
+    known.retain(|&(samples, ..)| samples as f64 >= all as f64 * ALSO);
     let words = |(_, name, one): &(u64, &str, &Spinner)| {
         format!("{} ({name}) spins while it waits for {}; {}", one.what, one.waits_for, one.stop)
     };
@@ -317,6 +318,7 @@ mod tests {
     #[rstest]
     #[case::one(&[("libgomp", 9)], &["GCC's OpenMP (libgomp) spins while it waits for partners", "GOMP_SPINCOUNT=0"], "libonnxruntime")]
     #[case::the_most(&[("libgomp", 9), ("libonnxruntime", 90)], &["ONNX Runtime's pool (libonnxruntime)", "allow_spinning to 0"], "libgomp")]
+    #[case::a_part(&[("libonnxruntime", 13), ("libgomp", 87)], &["allow_spinning to 0", "GOMP_SPINCOUNT=0"], "{")]
     #[case::two(&[("libgomp", 30), ("libonnxruntime", 90)], &["allow_spinning to 0", "GOMP_SPINCOUNT=0"], "{")]
     #[case::the_driver(&[("libcuda", 5)], &["NVIDIA's driver (libcuda) spins while it waits for the GPU"], "libgomp")]
     fn who_busy_waits_is_told_with_what_stops_it(
