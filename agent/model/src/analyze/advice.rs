@@ -318,7 +318,11 @@ mod tests {
     #[rstest]
     #[case::one(&[("libgomp", 9)], &["GCC's OpenMP (libgomp) spins while it waits for partners", "GOMP_SPINCOUNT=0"], "libonnxruntime")]
     #[case::the_most(&[("libgomp", 9), ("libonnxruntime", 90)], &["ONNX Runtime's pool (libonnxruntime)", "allow_spinning to 0"], "libgomp")]
-    #[case::a_part(&[("libonnxruntime", 13), ("libgomp", 87)], &["allow_spinning to 0", "GOMP_SPINCOUNT=0"], "{")]
+    #[case::a_part(
+        &[("libonnxruntime", 13), ("libgomp", 87)],
+        &["allow_spinning to 0", "GOMP_SPINCOUNT=0"],
+        "{"
+    )]
     #[case::two(&[("libgomp", 30), ("libonnxruntime", 90)], &["allow_spinning to 0", "GOMP_SPINCOUNT=0"], "{")]
     #[case::the_driver(&[("libcuda", 5)], &["NVIDIA's driver (libcuda) spins while it waits for the GPU"], "libgomp")]
     fn who_busy_waits_is_told_with_what_stops_it(

@@ -69,13 +69,19 @@ pub fn limited<'a>(group: &Group, limits: &'a [Limit]) -> Vec<Limited<'a>> {
         found.extend(behind_others(|account| blamed(group, account), excess_ns, limits));
     }
     found.extend(large_parts(group).into_iter().flat_map(|(cause, ns)| explaining_all(cause, ns, limits)));
-    let mut kept: Vec<Limited<'a>> = Vec::new();
+    let mut kept = each_once(found);
+    kept.truncate(MOST);
+    kept
+}
+
+/// The same, each limit once, with the first of its causes.
+pub fn each_once(found: Vec<Limited<'_>>) -> Vec<Limited<'_>> {
+    let mut kept: Vec<Limited<'_>> = Vec::new();
     for one in found {
         if kept.iter().all(|known| !std::ptr::eq(known.limit, one.limit)) {
             kept.push(one);
         }
     }
-    kept.truncate(MOST);
     kept
 }
 

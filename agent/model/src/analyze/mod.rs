@@ -52,7 +52,7 @@ pub use cause::{CAUSES, Cause, Overlay};
 pub use headline::{ENOUGH_REQUESTS, Headline};
 pub use helped::Helped;
 pub use hidden::{Hidden, Openly, Openness, Untracked};
-pub use limited::{Limited, Span, behind_others, explaining, limited};
+pub use limited::{Limited, Span, behind_others, each_once, explaining, limited};
 pub use live::{Live, LiveProgress, WARM_REQUESTS};
 pub use needs::Needs;
 pub use quantiles::{Band, Quantiles};

@@ -6,6 +6,7 @@ use super::{facts::ExplainFacts, limited};
 use crate::analyze::{
     Group, Limited,
     advice::{Advice, Version},
+    each_once,
     explain::{Advised, Circle, Explained},
 };
 
@@ -45,5 +46,5 @@ pub(super) fn advised<'a>(
             };
         }
     }
-    (advised, limited::each_once(limits))
+    (advised, each_once(limits))
 }

@@ -26,7 +26,7 @@ use super::{
 const MOST: usize = 4;
 
 /// Limits behind the causes that are advised on, and behind a large part of all requests where these are
-/// shown; each once for each cause.
+/// shown; one that is behind several causes stands with each.
 pub(super) fn found<'a>(
     group: &Group,
     explained: &Explained,
@@ -38,7 +38,6 @@ pub(super) fn found<'a>(
     if facts.limits.is_empty() || facts.fidelity.is_none_or(|fidelity| fidelity == Fidelity::Procfs) {
         return Vec::new();
     }
-    let mut found: Vec<Limited<'a>> = Vec::new();
     let causes = advised.iter().filter_map(|one| Cause::all().find(|cause| cause.name() == one.cause));
     let of_cause = |cause| explaining(cause, &explained.spans(cause), &facts.limits);
     let mut all: Vec<Limited<'a>> = causes.flat_map(of_cause).collect();
@@ -54,23 +53,7 @@ pub(super) fn found<'a>(
     if advised.iter().any(|one| one.cause == Account::Runq.name()) && !all.iter().any(is_of_cpus) {
         all.extend(explained.crowded(group, circle, &facts.limits));
     }
-    for one in all {
-        if found.iter().all(|known| known.cause != one.cause || !std::ptr::eq(known.limit, one.limit)) {
-            found.push(one);
-        }
-    }
-    found
-}
-
-/// The same, each once, with the first of its causes.
-pub(super) fn each_once(found: Vec<Limited<'_>>) -> Vec<Limited<'_>> {
-    let mut kept: Vec<Limited<'_>> = Vec::new();
-    for one in found {
-        if kept.iter().all(|known| !std::ptr::eq(known.limit, one.limit)) {
-            kept.push(one);
-        }
-    }
-    kept
+    all
 }
 
 /// Advice on a limit takes the place of that on its causes: a limit on memory makes pages be read again, and
@@ -209,7 +192,7 @@ mod tests {
         let mut advised: Vec<Advised> = [spent, read].map(of).into();
         advise(&mut advised, &found);
         assert_eq!(keys(&advised), ["cpu.fault by limit.memory"]);
-        assert_eq!(each_once(found).len(), 1);
+        assert_eq!(crate::analyze::each_once(found).len(), 1);
     }
 
     #[test]
