@@ -146,8 +146,9 @@ fn member(process: *mut Process, place: u32) -> *mut u16 {
 /// A thread of this process got no ledger, so the sums of its edges lack it.
 #[inline(always)]
 pub(crate) fn misses(tgid: u32) {
+    untracked::process(tgid);
     // SAFETY: the value is read at once.
-    let Some(number) = (unsafe { PROCESS_OF.get(tgid) }) else { return untracked::process(tgid) };
+    let Some(number) = (unsafe { PROCESS_OF.get(tgid) }) else { return };
     if let Some(process) = PROCESSES.get_ptr_mut(*number) {
         // SAFETY: a process in a map value.
         unsafe { add(&raw mut (*process).unlisted, 1) };

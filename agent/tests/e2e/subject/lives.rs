@@ -143,6 +143,26 @@ pub(crate) fn threads(arguments: &[String]) {
     note("done");
 }
 
+/// `marks-after N`: two threads mark a request every 200 us until they are killed. They are born after N others,
+/// which do nothing.
+pub(crate) fn marks_after(arguments: &[String]) {
+    let (idle, pause) = (number(arguments, 0), Duration::from_micros(200));
+    std::thread::scope(|scope| {
+        for _ in 0..idle {
+            scope.spawn(|| std::thread::park());
+        }
+        for thread in 1..=2 {
+            scope.spawn(move || {
+                for at in 1.. {
+                    drop(guestscope_marker::request("request", thread << 32 | at));
+                    std::thread::sleep(pause);
+                }
+            });
+        }
+        note("marking");
+    });
+}
+
 /// `leave-behind`: ends at once; a child lives on and marks even after the agent has ended.
 pub(crate) fn leave_behind(_: &[String]) {
     request("request", 1, WORK);

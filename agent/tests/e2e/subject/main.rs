@@ -29,6 +29,7 @@ const ROLES: &[(&str, Role)] = &[
     ("fork", lives::fork),
     ("in-front", lives::in_front),
     ("threads", lives::threads),
+    ("marks-after", lives::marks_after),
     ("grow", grow::grow),
     ("stubborn", grow::stubborn),
     ("hang", hidden::hang),
