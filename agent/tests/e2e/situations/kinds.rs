@@ -156,7 +156,13 @@ pub(super) const KINDS: &[Kind] = &[
     kind("cold-map", &["fault", "cpu.fault"], &["reading from {device}"], &["fault"]),
     kind("fsync", &["block_io"], &["{device}", "fsync"], &["block_io.write", "block_io.queued"]),
     kind("synced-write", &["block_io"], &["{device}"], &["block_io.write", "block_io.queued"]),
-    kind("msync", &["block_io"], &["{device}", "msync"], &["block_io.write", "block_io.queued"]),
+    // On a fast disk the calls and the faults of the pages that they protect take as long as the disk does.
+    kind(
+        "msync",
+        &["block_io", "cpu.syscall", "cpu.fault"],
+        &["{device}", "msync"],
+        &["block_io.write", "block_io.queued", "cpu.syscall", "cpu.fault"],
+    ),
     kind("io-uring", &["poll"], &["reads of {device}"], &["poll.in_flight"]),
     // Its own work, and who has the CPUs.
     kind("more-work", &["cpu"], &["own code"], &["cpu"]).never(&["page faults as always"]).sampled().quick(),
