@@ -16,6 +16,8 @@ fn main() -> anyhow::Result<()> {
     let Places { manifest, out } = Places::of_this_script()?;
     table(&manifest.join("src/function/sources.toml"), &out.join("sources.json"))
         .context("the table of presets")?;
+    table(&manifest.join("src/driver/drivers.toml"), &out.join("drivers.json"))
+        .context("the table of drivers")?;
     let marker = manifest.join("../marker");
     python(&marker.join("python"), &out).context("listing the Python files")?;
     shared_library(&marker, "cdylib", "libguestscope.so", &out).context("building the marker's library")?;

@@ -14,7 +14,7 @@ pub(crate) unsafe fn copy(slot: u16, into: *mut Beside) {
     // SAFETY: map values of whole words, and the caller's promise.
     unsafe {
         match BESIDE.get_ptr(u32::from(slot)) {
-            Some(beside) => core::ptr::write_volatile(into, core::ptr::read_volatile(beside)),
+            Some(beside) => words::copy(beside, into),
             None => words::clear(into),
         }
     }

@@ -26,6 +26,8 @@ mod connections;
 #[cfg(target_arch = "bpf")]
 mod device;
 #[cfg(target_arch = "bpf")]
+mod driver;
+#[cfg(target_arch = "bpf")]
 mod emit;
 #[cfg(target_arch = "bpf")]
 mod file;

@@ -3,7 +3,7 @@
 use guestscope_contract::{Counter, ledger::Ledger};
 
 use crate::{
-    beside, calls,
+    beside, calls, driver,
     emit::count,
     maps::{FREE, LEDGERS},
     process,
@@ -45,6 +45,7 @@ pub(crate) fn prepare(tid: u32, tgid: u32, address: u64) -> Option<*mut Ledger> 
     beside::forget(slot);
     wait::forget_edges(slot);
     calls::forget(slot as u16);
+    driver::forget(slot as u16);
     let ledger = LEDGERS.get_ptr_mut(slot)?;
     // SAFETY: a ledger in a map value; nobody points to this slot yet, or its holder is gone.
     unsafe {

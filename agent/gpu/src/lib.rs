@@ -26,7 +26,7 @@ pub use guestscope_nvml::{CLOCKS_HELD, Hello, throttle_words};
 use self::process::NvmlProcess;
 pub use self::{
     facts::record,
-    library::{Driver, find},
+    library::{Driver, find, may_be_waited_for},
     news::News,
 };
 use guestscope_base::{guarded, privileges, untrusted};

@@ -54,6 +54,16 @@ pub(super) fn is_roots_alone(root: &Path, path: &Path) -> bool {
     real.is_some_and(|real| real.ancestors().take_while(|part| part.starts_with(&top)).all(is_safe))
 }
 
+/// Device files of drivers whose work a program can wait for: NVIDIA's (a container may have only one of
+/// them), AMD's compute driver, the kernel's render nodes and accelerators, and WSL's.
+const DEVICES: [&str; 6] =
+    ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd", "/dev/dri/renderD128", "/dev/accel", "/dev/dxg"];
+
+/// Whether programs of this guest may wait for a graphics processor.
+pub fn may_be_waited_for(root: &Root) -> bool {
+    DEVICES.iter().any(|device| root.has(device)) || find(root).is_some()
+}
+
 /// The driver of this guest.
 pub fn find(root: &Root) -> Option<Driver> {
     find_in(root, std::env::var_os(LIBRARY_VARIABLE))

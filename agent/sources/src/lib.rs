@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
 
 mod carried;
+pub mod driver;
 pub mod function;
 mod injection;
 mod itt;

@@ -1,4 +1,5 @@
-//! Files that running programs have mapped: the marker, and libraries that busy-wait.
+//! Files that running programs have mapped: the marker, drivers of graphics processors, and libraries that
+//! busy-wait.
 //!
 //! Takes a process ID and the marker's probe, and yields the problems, file by file. The process is
 //! untrusted.
@@ -16,6 +17,7 @@ use guestscope_model::analyze::spinners;
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
 
 use crate::{
+    driver::Drivers,
     function::Functions,
     guarded,
     loader::{Marks, marks::MarkError},
@@ -50,12 +52,17 @@ pub struct Problem {
 const MOST_PROBLEMS: usize = 5;
 
 /// Attaches the marker's probe to every file with the marker that a process has mapped executable, probes of
-/// functions to files that have them, and finds code that busy-waits. The process can make this wait for
-/// ever.
+/// functions to files that have them, those of drivers to drivers, and finds code that busy-waits. The
+/// process can make this wait for ever.
 ///
 /// # Errors
 /// It has ended, or its maps cannot be read.
-pub fn look(pid: i32, marks: &Marks, functions: Option<&Functions>) -> io::Result<Looked> {
+pub fn look(
+    pid: i32,
+    marks: &Marks,
+    functions: Option<&Functions>,
+    drivers: Option<&Drivers>,
+) -> io::Result<Looked> {
     let mut problems = Vec::new();
     let mut problem = |text, is_ours| problems.push(Problem { text, is_ours });
     let (maps, is_cut) = tasks::maps(pid)?;
@@ -76,6 +83,10 @@ pub fn look(pid: i32, marks: &Marks, functions: Option<&Functions>) -> io::Resul
             if let Some(functions) = functions.filter(|functions| functions.is_wanted(path)) {
                 let told = functions.attach(&file, path);
                 problems.extend(told.into_iter().map(|text| Problem { text, is_ours: false }));
+            }
+            if let Some(drivers) = drivers.filter(|drivers| drivers.is_wanted(path)) {
+                let told = drivers.attach(&file, path);
+                problems.extend(told.map(|text| Problem { text, is_ours: false }));
             }
             Ok(marks.attach(&file)?)
         });

@@ -15,7 +15,7 @@ use crate::{
     patient::{self, NoAnswer, Patience},
     phase::pairing::Pairing,
     pump::Pump,
-    sources::function::Functions,
+    sources::{driver::Drivers, function::Functions},
 };
 
 /// Most forked processes with a first look at once: more take several looks.
@@ -42,6 +42,8 @@ pub(crate) struct KernelSide<'a> {
     pub(crate) pairing: &'a mut Pairing,
     /// Functions whose calls are phases.
     pub(crate) functions: Option<&'a Arc<Functions>>,
+    /// Drivers of graphics processors.
+    pub(crate) drivers: Option<&'a Arc<Drivers>>,
 }
 
 /// Mapped code of observed processes.
@@ -108,9 +110,11 @@ impl Code {
         }
         let known = self.seen.get(&pid).copied().filter(|_| !self.whole.1);
         let (marks, functions) = (Arc::clone(&kernel.loaded.marks), kernel.functions.cloned());
+        let drivers = kernel.drivers.cloned();
         let looked = ask(kernel, 1, move || {
             let code = mapped::mapped_code(pid).filter(|code| known.as_ref() != Some(code))?;
-            Some((code, mapped::look(pid.cast_signed(), &marks, functions.as_deref())))
+            let looked = mapped::look(pid.cast_signed(), &marks, functions.as_deref(), drivers.as_deref());
+            Some((code, looked))
         });
         let problems = match looked {
             Ok(None) => return Vec::new(),

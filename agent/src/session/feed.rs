@@ -27,7 +27,7 @@ use crate::{
     },
     pump::Pump,
     rendezvous::Peer,
-    sources::function::Functions,
+    sources::{driver::Drivers, function::Functions},
 };
 
 /// The kernel side and the pairing of its records.
@@ -40,6 +40,8 @@ pub(crate) struct Feed {
     pub(crate) code: Code,
     /// Functions whose calls are phases.
     pub(crate) functions: Option<Arc<Functions>>,
+    /// Drivers of graphics processors, whose calls are waited for.
+    pub(crate) drivers: Option<Arc<Drivers>>,
 }
 
 impl Feed {
@@ -49,8 +51,9 @@ impl Feed {
     }
 
     fn split(&mut self) -> (&mut Code, KernelSide<'_>) {
-        let Self { loaded, pump, pairing, code, functions, pauses: _ } = self;
-        (code, KernelSide { loaded, pump, pairing, functions: functions.as_ref() })
+        let Self { loaded, pump, pairing, code, functions, drivers, pauses: _ } = self;
+        let (functions, drivers) = (functions.as_ref(), drivers.as_ref());
+        (code, KernelSide { loaded, pump, pairing, functions, drivers })
     }
 
     /// Looks after the probes of functions.
@@ -118,6 +121,9 @@ impl RecordSource for Feed {
     fn starts(&mut self, program: &Path) {
         if let Some(functions) = &self.functions {
             tell(&functions.put_ahead(program));
+        }
+        if let Some(drivers) = &self.drivers {
+            tell(&drivers.put_ahead());
         }
     }
 

@@ -27,6 +27,7 @@ use crate::{
     clock::ClockPair,
     descriptors,
     folder::{Child, CreateOptions, Manifest, RunFolder},
+    gpu,
     guarded::Owner,
     health::Fidelity,
     loader::{self, LoadOptions, Loaded},
@@ -40,7 +41,7 @@ use crate::{
         otlp::{self, Exporter, WallClock},
         terminal::{self, Exit, Progress, Stream, Style},
     },
-    sources::function::Functions,
+    sources::{driver::Drivers, function::Functions},
     untrusted::Shown as _,
 };
 
@@ -77,6 +78,7 @@ pub(crate) fn load(
         visits,
         knowledge: observation.btf.clone().into(),
         functions: !observation.phase.is_empty() || !observation.requests.is_empty(),
+        driver: gpu::may_be_waited_for(&Root::system()),
         gpus: None,
         requests: observation.requests.clone(),
         arrivals,
@@ -134,6 +136,7 @@ impl Begun {
             let has_requests = !observation.requests.is_empty();
             Arc::new(Functions::new(&observation.phase, has_requests, *probes))
         });
+        let drivers = loaded.driver.take().map(|probes| Arc::new(Drivers::new(*probes)));
         let pairing = Pairing::within(limits, self.identity.run_id);
         Ok(Feed {
             loaded,
@@ -142,6 +145,7 @@ impl Begun {
             pauses: Pauses::default(),
             code: Code::default(),
             functions,
+            drivers,
         })
     }
 

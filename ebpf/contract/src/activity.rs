@@ -1,6 +1,6 @@
 //! Kinds of samples of a thread on its CPU, and what the agent passes to the sampler about each process.
 
-use crate::Traffic;
+use crate::{Traffic, driver::Driver};
 
 /// Activity of a thread on its CPU at a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,6 +95,8 @@ pub struct Beside {
     pub poll_net_ns: u64,
     /// Network traffic of the thread.
     pub traffic: Traffic,
+    /// Its calls of graphics processors' drivers.
+    pub driver: Driver,
 }
 
 #[cfg(test)]

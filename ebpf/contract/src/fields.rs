@@ -168,6 +168,8 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_REGS_THIRD", &["pt_regs.dx"]),
     optional("OFFSET_REGS_FOURTH", &["pt_regs.r10"]),
     optional("OFFSET_REGS_FIFTH", &["pt_regs.r8"]),
+    // A program's stack pointer: whether it is inside a function of a driver. Without it none is followed.
+    optional("OFFSET_REGS_STACK", &["pt_regs.sp"]),
     // The first argument of a 32-bit call, and how to tell such a call: x86-64's entry code marks the task
     // for the length of the call, arm64 saves the processor's mode. Either architecture lacks the fields of
     // the other.

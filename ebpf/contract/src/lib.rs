@@ -12,6 +12,7 @@ mod call;
 pub mod calls;
 pub mod connection;
 mod counter;
+pub mod driver;
 pub mod fields;
 pub mod framing;
 mod header;
@@ -56,7 +57,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. Agent and object are built together; the manifest of a run names it.
-pub const CONTRACT_VERSION: u32 = 15;
+pub const CONTRACT_VERSION: u32 = 16;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name in a record; a longer name is cut and says so.
@@ -238,7 +239,8 @@ const LEDGER: usize = size_of::<Header>() + size_of::<Ledger>();
 const BESIDE: usize = size_of::<Beside>();
 const _: () = assert!(size_of::<EdgeRecord>() == LEDGER + 64 + BESIDE + size_of::<HelperSum>() + NAME_BYTES);
 const _: () = assert!(size_of::<TaskRecord>() == LEDGER + 16 + 16 + BESIDE + COMM_BYTES);
-const _: () = assert!(BESIDE == 4 * ACTIVITIES + 8 + size_of::<Traffic>());
+const _: () = assert!(BESIDE == 4 * ACTIVITIES + 8 + size_of::<Traffic>() + size_of::<driver::Driver>());
+const _: () = assert!(size_of::<driver::Driver>() == 5 * 8 + 4 * 4);
 const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96);
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 72 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 6 * 8 + 6 * 4 + 3 * 2 + 2 + 4 * 4 + 2 * COMM_BYTES);

@@ -71,6 +71,8 @@ pub enum FilledBy {
     BlockLayer,
     /// Calls that receive and send over sockets, and TCP.
     Sockets,
+    /// Calls of graphics processors' drivers.
+    Driver,
     /// Long waits of the process's other threads.
     LongWaits,
     /// Marks of a program: phases that leave a thread.

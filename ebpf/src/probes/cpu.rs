@@ -15,7 +15,7 @@ use aya_ebpf::{
 use guestscope_contract::{Activity, COMPUTES, Counter, PAUSE_WORDS, SPIN_RANGES, has_pause};
 
 use crate::{
-    emit,
+    driver, emit,
     maps::{BESIDE, CALLED, IS_ARM64, PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, SPIN_CODE, SPUN},
     memory::add,
     process, registers,
@@ -31,7 +31,13 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     let slot = unsafe { (*ledger).slot };
     process::sampled(ledger);
     let Some(beside) = BESIDE.get_ptr_mut(u32::from(slot)) else { return 0 };
-    let activity = match registers::interrupted_user(&ctx) {
+    let of_program = registers::interrupted_user(&ctx);
+    // What a thread does inside a driver is known without samples.
+    let stack = || if of_program.is_some() { registers::stack_pointer(&ctx) } else { Current::saved_stack() };
+    if driver::is_inside(slot, stack) {
+        return 0;
+    }
+    let activity = match of_program {
         Some(address) => in_program(address),
         None if registers::interrupted_beside_the_stack(&ctx, current) => Activity::Irq,
         None => in_kernel(current),

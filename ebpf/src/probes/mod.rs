@@ -4,6 +4,7 @@ mod attach;
 pub(crate) mod block;
 mod classic;
 pub(crate) mod cpu;
+pub(crate) mod driver;
 pub(crate) mod function;
 pub(crate) mod function_calls;
 pub(crate) mod goroutine;

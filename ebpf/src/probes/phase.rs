@@ -19,7 +19,7 @@ use guestscope_contract::{
 };
 
 use crate::{
-    beside, emit,
+    beside, driver, emit,
     maps::{HAS_ARRIVALS, STAGES},
     memory::{Memory, Plain},
     pending, process, quota, registers, steal, taken,
@@ -128,6 +128,7 @@ pub(crate) unsafe fn hand_over_as(
         let (minor, major) = current.faults();
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
+        driver::settle(ledger);
         beside::copy((*ledger).slot, &raw mut (*stage).beside);
         pending::settle(ledger);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);

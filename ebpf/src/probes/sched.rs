@@ -18,7 +18,7 @@ use guestscope_contract::{
 };
 
 use crate::{
-    birth, blocked, calls, emit,
+    birth, blocked, calls, driver, emit,
     life::{self, Other},
     limits,
     maps::{HAS_SWITCH_STATE, LEDGERS, OFFSET_TASK_CPU, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE},
@@ -128,6 +128,7 @@ fn switch_out<C: Arguments>(
         ended(ledger, prev.address() as u64, now_ns);
     } else {
         let (account, syscall) = blocked::classify(prev, state, ledger.syscall);
+        let account = driver::account(prev, ledger.slot, account, syscall);
         ledger.out_blocked(now_ns, account, syscall);
     }
 }
@@ -248,6 +249,7 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
         process::replaced(&*ledger, now_ns);
         wait::forget_edges(u32::from((*ledger).slot));
         calls::forget((*ledger).slot);
+        driver::forget((*ledger).slot);
         let other = Other { tid: old_tid, tgid: 0, born_ns: leader_born_ns };
         life::record(Kind::Exec, 0, &*ledger, address, now_ns, other);
     }

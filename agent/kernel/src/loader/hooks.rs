@@ -40,7 +40,7 @@ impl Prepared {
             Place::Iterator => has_types.then_some(*hook),
             // Saved registers show what is done inside the kernel. Without the stolen time, time that a
             // hypervisor gives to other guests would look like a pause.
-            Place::Sampler | Place::EachCpu => has_tasks.then_some(*hook),
+            Place::Sampler | Place::EachCpu | Place::Function => has_tasks.then_some(*hook),
             Place::RawTracepoint(_) | Place::Tracepoint(..) | Place::Called | Place::Marker => Some(*hook),
         }
     }
@@ -118,7 +118,7 @@ impl Prepared {
             (Place::Iterator, Program::Iter(program), Some(btf)) => program.load("task", btf),
             (Place::Sampler | Place::EachCpu, Program::PerfEvent(program), _) => program.load(),
             (Place::Marker, Program::UProbe(program), _) if program.fd().is_ok() => Ok(()),
-            (Place::Marker, Program::UProbe(program), _) => program.load(),
+            (Place::Marker | Place::Function, Program::UProbe(program), _) => program.load(),
             _ => Err(ProgramError::UnexpectedProgramType),
         };
         attached.map_err(failed)

@@ -14,6 +14,7 @@ use guestscope_contract::ledger::Ledger;
 
 use super::{
     clocks::{Pulses, Sampler},
+    driver::DriverProbes,
     error::LoadError,
     functions::FunctionProbes,
     marks::Marks,
@@ -45,6 +46,8 @@ pub struct Loaded {
     pub marks: Arc<Marks>,
     /// Probes for functions, if requested, until they are taken.
     pub functions: Option<Box<FunctionProbes>>,
+    /// Probes for functions of graphics processors' drivers, if requested, until they are taken.
+    pub driver: Option<Box<DriverProbes>>,
 }
 
 impl Loaded {

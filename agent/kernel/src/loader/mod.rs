@@ -4,6 +4,7 @@
 
 mod clock_error;
 mod clocks;
+pub mod driver;
 mod error;
 mod folding;
 pub mod functions;
@@ -42,10 +43,11 @@ use crate::{
     facts::{btf::KERNEL_BTF_FOLDER, gpu, permission, syscalls},
     health::{Fidelity, Outcome, Verdict},
     platform::{Root, topology},
-    probes::{FAMILIES, Place, phase, socket},
+    probes::{FAMILIES, Place, driver as driver_family, phase, socket},
 };
 
 pub use clock_error::ClockError;
+pub use driver::DriverProbes;
 pub use error::LoadError;
 pub use functions::FunctionProbes;
 pub use hooks::Prepared;
@@ -92,7 +94,9 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
     prepared.load_ahead();
     let mut verdicts = Vec::new();
     for hook in FAMILIES.iter().copied().flatten() {
-        if !requests::are_wanted(options) && socket::HOOKS.contains(hook) {
+        let is_left_out = !requests::are_wanted(options) && socket::HOOKS.contains(hook)
+            || !options.driver && driver_family::HOOKS.contains(hook);
+        if is_left_out {
             continue;
         }
         if hook.place == Place::Iterator && !options.visits {
@@ -104,9 +108,14 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
     }
     let Prepared { mut ebpf, fidelity, .. } = prepared;
     let functions = options.functions.then(|| functions::load(&mut ebpf)).transpose()?.map(Box::new);
+    let has_driver = verdicts.iter().any(|verdict: &Verdict| {
+        let is_ours = driver_family::HOOKS.iter().any(|hook| hook.id == verdict.hook);
+        is_ours && verdict.outcome == Outcome::Ok
+    });
+    let driver = has_driver.then(|| driver::load(&mut ebpf)).transpose()?.map(Box::new);
     let (pulses, sampler) = Default::default();
     let marks = Arc::new(marks(&ebpf)?);
-    let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, sampler, marks, functions };
+    let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, sampler, marks, functions, driver };
     loaded.start_pulses();
     Ok(loaded)
 }
@@ -123,6 +132,7 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     let kernel_btf = (offsets.fidelity == Fidelity::Full).then(from_sys_fs).transpose()?;
     let globals = globals(&offsets, options);
     functions::size(&mut loader, options);
+    driver::size(&mut loader, options);
     for map in PER_THREAD {
         loader.map_max_entries(map, options.slots + 1);
     }

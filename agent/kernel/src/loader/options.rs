@@ -22,6 +22,8 @@ pub struct LoadOptions {
     pub knowledge: Knowledge,
     /// Prepare to follow calls of functions: [`Loaded::functions`].
     pub functions: bool,
+    /// Prepare to follow calls of graphics processors' drivers: [`Loaded::driver`].
+    pub driver: bool,
     /// Major numbers of devices that count as graphics processors; none for those of this kernel's drivers.
     pub gpus: Option<[u32; GPU_MAJORS]>,
     /// Ports and paths whose requests shall be known by their sockets.
@@ -60,6 +62,7 @@ impl Default for LoadOptions {
             visits: true,
             knowledge: Knowledge::Own,
             functions: false,
+            driver: false,
             gpus: None,
             requests: Vec::new(),
             arrivals: false,

@@ -47,6 +47,8 @@ pub struct Spot {
     pub semaphore: u32,
     /// Event that a probe in Go's scheduler reports (`GO_SCHEDULE` and others); 0 for none.
     pub event: u64,
+    /// Whether the probe is at the return of the function that begins at the offset.
+    pub is_return: bool,
 }
 
 /// The kernel's type number of uprobes.
@@ -73,7 +75,7 @@ pub(super) fn open(
     let attributes = Attributes {
         kind,
         size: size_of::<Attributes>() as u32,
-        config: u64::from(spot.semaphore) << 32,
+        config: u64::from(spot.semaphore) << 32 | u64::from(spot.is_return),
         path: path.as_ptr() as u64,
         offset: spot.offset,
         ..Attributes::default()

@@ -20,6 +20,8 @@ pub enum Place {
     EachCpu,
     /// The probe point of each file that carries the marker library, attached when such a file is met.
     Marker,
+    /// Entries and returns of functions of a library, attached when such a library is met.
+    Function,
 }
 
 /// A hook that a family wants.

@@ -6,6 +6,7 @@
 pub mod attach;
 pub mod block;
 pub mod cpu;
+pub mod driver;
 mod hook;
 pub mod net;
 pub mod pause;
@@ -28,4 +29,5 @@ pub const FAMILIES: &[&[Hook]] = &[
     cpu::HOOKS,
     pause::HOOKS,
     phase::HOOKS,
+    driver::HOOKS,
 ];

@@ -11,7 +11,7 @@ pub const CAUSES: usize = ACCOUNTS + 3;
 /// Number of causes in [`Cause::all`].
 pub(super) const ALL_CAUSES: usize = CAUSES + BESIDE + KEPT.len() + Overlay::ALL.len();
 /// Number of causes that only an excess has, beside those of helpers and samples.
-const BESIDE: usize = 4;
+const BESIDE: usize = 5;
 
 /// What a thread did on a CPU other than running its own code, by samples: an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +55,8 @@ pub enum Cause {
     Handoff,
     /// In an excess only: time on a CPU that the hypervisor had taken away.
     Steal,
+    /// In an excess only: time on a CPU inside functions of a graphics processor's driver that wait or copy.
+    InDriver,
     /// In an excess only: time in which the whole guest was stopped.
     Pause,
     /// In an excess only: waits for the lock of the address space, in page faults and in calls for memory.
@@ -91,9 +93,27 @@ impl Cause {
     pub fn all() -> impl Iterator<Item = Cause> {
         let of_helpers = KEPT.into_iter().map(Cause::Helper);
         Self::of_time()
-            .chain([Cause::Steal, Cause::Pause, Cause::AddressSpace, Cause::Stopped])
+            .chain([Cause::Steal, Cause::InDriver, Cause::Pause, Cause::AddressSpace, Cause::Stopped])
             .chain(of_helpers)
             .chain(Overlay::ALL.into_iter().map(Cause::Overlay))
+    }
+
+    /// Samples that speak for it; none for what is not known by samples.
+    pub(super) const fn samples(self) -> Option<Metric> {
+        match self {
+            Cause::Overlay(overlay) => Some(overlay.samples()),
+            Cause::Account(Account::Cpu) => Some(Metric::SampleUser),
+            Cause::Account(_)
+            | Cause::Suspended
+            | Cause::Queue
+            | Cause::Handoff
+            | Cause::Steal
+            | Cause::InDriver
+            | Cause::Pause
+            | Cause::AddressSpace
+            | Cause::Stopped
+            | Cause::Helper(_) => None,
+        }
     }
 
     /// Its place in [`Cause::all`]; a helper's account outside [`KEPT`] has the last helper's.
@@ -105,9 +125,10 @@ impl Cause {
             Cause::Queue => ACCOUNTS + 1,
             Cause::Handoff => ACCOUNTS + 2,
             Cause::Steal => CAUSES,
-            Cause::Pause => CAUSES + 1,
-            Cause::AddressSpace => CAUSES + 2,
-            Cause::Stopped => CAUSES + 3,
+            Cause::InDriver => CAUSES + 1,
+            Cause::Pause => CAUSES + 2,
+            Cause::AddressSpace => CAUSES + 3,
+            Cause::Stopped => CAUSES + 4,
             Cause::Helper(account) => CAUSES + BESIDE + kept(account),
             Cause::Overlay(overlay) => CAUSES + BESIDE + KEPT.len() + overlay as usize,
         }
@@ -121,6 +142,7 @@ impl Cause {
             Cause::Queue => "queue",
             Cause::Handoff => "handoff",
             Cause::Steal => "steal",
+            Cause::InDriver => Metric::CpuGpu.row().name,
             Cause::Pause => "pause",
             Cause::AddressSpace => "address_space",
             Cause::Stopped => "stopped",

@@ -192,6 +192,7 @@ pub(super) const fn concerned(cause: Cause) -> &'static [Kind] {
         | Cause::Queue
         | Cause::Handoff
         | Cause::Steal
+        | Cause::InDriver
         | Cause::Pause
         | Cause::AddressSpace
         | Cause::Stopped => &[],

@@ -71,6 +71,7 @@ impl Slow {
                 | Cause::Queue
                 | Cause::Handoff
                 | Cause::Steal
+                | Cause::InDriver
                 | Cause::Pause
                 | Cause::Helper(_)
                 | Cause::Overlay(_),

@@ -52,7 +52,7 @@ impl Held {
 const LATELY: usize = 1_024;
 
 // The memory that `limits` stand for.
-const _: () = assert!(size_of::<OpenPhase>() <= 1_400 && size_of::<Phase>() <= 760);
+const _: () = assert!(size_of::<OpenPhase>() <= 1_530 && size_of::<Phase>() <= 830);
 
 /// Where an open phase is now.
 #[derive(Clone, Copy, Debug)]

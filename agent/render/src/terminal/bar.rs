@@ -28,6 +28,7 @@ const fn look(cause: Cause, unicode: bool) -> (char, Emphasis) {
         Cause::Handoff => ('~', Emphasis::Color(245)),
         // Only excesses have these causes: no bar shows them.
         Cause::Steal
+        | Cause::InDriver
         | Cause::Pause
         | Cause::AddressSpace
         | Cause::Stopped

@@ -202,6 +202,7 @@ pub(super) const fn verb(cause: Cause, count: usize) -> &'static str {
         Cause::Queue => "waited for their turn",
         Cause::Handoff => "left the thread that had received them",
         Cause::Steal => "ran on a CPU that the hypervisor had taken away",
+        Cause::InDriver => "waited for the GPU on a CPU, where its driver spins or copies",
         Cause::Pause if one => "was in flight while the whole guest was stopped",
         Cause::Pause => "were in flight while the whole guest was stopped",
         Cause::AddressSpace if one => "waited for the lock of its address space (mmap_lock)",

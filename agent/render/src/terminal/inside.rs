@@ -91,7 +91,8 @@ fn libraries(spun: &BTreeMap<String, u64>) -> String {
 
 /// Samples due for the time on CPUs. A clock that could not tick in time ticks once.
 fn due(group: &Group) -> u128 {
-    let not_run_ns = count_of(group, Metric::Steal) + group.sums.pause;
+    // Nothing is sampled inside the driver of a graphics processor.
+    let not_run_ns = count_of(group, Metric::Steal) + count_of(group, Metric::CpuGpu) + group.sums.pause;
     let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(not_run_ns);
     cpu_ns * u128::from(SAMPLES_PER_S) / 1_000_000_000
 }

@@ -17,6 +17,7 @@ pub(super) fn time(sums: &Sums) -> ByName {
         Cause::Handoff => "handoff_ns",
         Cause::Suspended
         | Cause::Steal
+        | Cause::InDriver
         | Cause::Pause
         | Cause::AddressSpace
         | Cause::Stopped

@@ -143,6 +143,7 @@ fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {
         texts.push(format!("the whole guest stopped for {}", duration_of_sum(paused_ns)));
     }
     texts.extend(traffic(group));
+    texts.extend(driver(group));
     let throttled = mean(Metric::Throttle);
     if throttled != "0" {
         texts.push(format!("throttled {throttled} x"));
@@ -153,6 +154,29 @@ fn per_request(page: &mut Page, group: &Group, fidelity: Fidelity) {
     }
     let apart = texts.into_iter().map(|text| Piece::from(format!("{text} "))).collect();
     page.wrapped(&[Piece::new("per request", Emphasis::Faint)], INDENT, apart);
+}
+
+/// Calls of a graphics processor's driver, if any.
+fn driver(group: &Group) -> Vec<String> {
+    let requests = u128::from(group.latency.count.max(1));
+    let (waits, copies) = (count_of(group, Metric::GpuWait), count_of(group, Metric::GpuCopy));
+    let each = |metric: Metric| count_of(group, metric) / requests;
+    let mut texts = Vec::new();
+    if waits > 0 {
+        texts.push(format!("waits for the GPU {}", mean_count(waits, group.latency.count)));
+    }
+    if copies > 0 {
+        let blocking = mean_count(count_of(group, Metric::GpuCopyBlocking), group.latency.count);
+        let [to, from] = [Metric::GpuToDevice, Metric::GpuFromDevice]
+            .map(|metric| bytes(u64::try_from(each(metric)).unwrap_or(u64::MAX)));
+        let copies = mean_count(copies, group.latency.count);
+        texts.push(format!("GPU copies {copies} ({blocking} blocking, {to} to it, {from} from it)"));
+    }
+    let on_cpu_ns = each(Metric::CpuGpu);
+    if on_cpu_ns > 0 {
+        texts.push(format!("inside the GPU's driver {} of cpu", duration_of_sum(on_cpu_ns)));
+    }
+    texts
 }
 
 /// Traffic of block devices and sockets, if any.

@@ -24,7 +24,7 @@ pub(super) struct Found {
 
 /// Why a function cannot be found.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum SymbolError {
+pub(crate) enum SymbolError {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Read(std::io::ErrorKind),

@@ -40,9 +40,9 @@ use self::{
     place::Place,
     placed::{Placed, Probed},
     soname::has_name,
-    state::State,
     wanted::{Wanted, What},
 };
+pub(crate) use self::{found::SymbolError, state::State, symbols::exported};
 use super::Kind;
 use crate::{
     guarded,
@@ -63,7 +63,7 @@ const LEFT_OUT: [&str; 3] = [
     "ended without a return",
 ];
 /// Folders of libraries that are named without a folder.
-const FOLDERS: [&str; 6] =
+pub(crate) const FOLDERS: [&str; 6] =
     ["/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/usr/local/lib", "/usr/lib"];
 
 /// The phases asked for, and the files that were searched for them.
@@ -326,7 +326,7 @@ fn shown(text: &str) -> Untrusted {
 
 /// Whether the name of a library matches a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+pub(crate) enum Named {
     /// By its path, or by its file name, with or without a version; `*` matches any text.
     Yes,
     /// Another version: its soname decides. `libcuda.so.580.1` calls itself `libcuda.so.1`.
@@ -335,7 +335,7 @@ enum Named {
 }
 
 impl Named {
-    fn of(library: &str, path: &Path) -> Self {
+    pub(crate) fn of(library: &str, path: &Path) -> Self {
         let path = path.as_os_str().as_bytes();
         let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
         if library.contains('/') {

@@ -126,6 +126,19 @@ impl<'a> Table<'a> {
     }
 }
 
+/// Calls `each` with the name and the offset in the file of every function that a library exports.
+pub(crate) fn exported(file: &File, mut each: impl FnMut(&str, u64)) -> Result<(), SymbolError> {
+    let cache = phase::cache(file).map_err(|error| SymbolError::Read(error.kind()))?;
+    let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
+    let table = Table::read(file, &tables, SHT_DYNSYM)?.ok_or(SymbolError::Stripped)?;
+    table.functions(|name, is_chosen, address, _| {
+        if let Some(offset) = tables.offset_of(address).filter(|_| !is_chosen) {
+            each(name, offset);
+        }
+        true
+    })
+}
+
 /// The matching functions, each once, whatever names it has.
 pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError> {
     let cache = phase::cache(file).map_err(|error| SymbolError::Read(error.kind()))?;
@@ -245,6 +258,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_library_exports_is_listed_once_with_its_offset() {
+        let mut names = Vec::new();
+        exported(&library(|_| {}), |name, offset| names.push((name.to_owned(), offset))).unwrap();
+        let found = find(&library(|_| {}), "guestscope_begin").unwrap();
+        let begin: Vec<u64> =
+            names.iter().filter(|(name, _)| name == "guestscope_begin").map(|(_, offset)| *offset).collect();
+        assert_eq!(begin, [found[0].offset]);
+        assert_eq!(exported(&library(Vec::clear), |_, _| ()), Err(SymbolError::NotElf));
+    }
+
+    #[test]
     fn what_is_not_there_names_what_is_like_it() {
         let Err(SymbolError::NotThere(near)) = find(&library(|_| {}), "guestscope_beginn") else { panic!() };
         assert_eq!(near[0].stored(), "guestscope_begin");
@@ -270,6 +294,7 @@ mod tests {
             });
             let _ = find(&file, "guestscope_b*");
             let _ = find(&file, "nothing");
+            let _ = exported(&file, |_, _| ());
         }
     }
 }

@@ -176,7 +176,7 @@ fn site(body: &[u8], base: Option<u64>, offset_of: &impl Fn(u64) -> Option<u64>)
         address => u32::try_from(offset_of(address.wrapping_add(moved))?).ok()?,
     };
     let offset = offset_of(long(0)?.wrapping_add(moved))?;
-    Some(Site { provider, name, spot: Spot { offset, semaphore, event: 0 }, arguments })
+    Some(Site { provider, name, spot: Spot { offset, semaphore, ..Spot::default() }, arguments })
 }
 
 /// Argument `number` (1 for the first) of a note's list: `8@%rdi -4@$7 8@-16(%rbp)`.

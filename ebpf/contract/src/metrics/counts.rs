@@ -195,6 +195,25 @@ metrics! {
     NetRoundTrip net_round_trip_ns = operation "net.round_trip" ns, Sockets, Bits64(beside.traffic.round_trip_ns);
     /// Times TCP sent something again that the thread had sent.
     NetRetransmit net_retransmit = count "net.retransmit" events, Sockets, Bits32(beside.traffic.retransmits);
+    /// In functions of a graphics processor's driver that wait or copy: a part of `cpu`. It spun, or copied.
+    CpuGpu cpu_gpu_ns = overlay "cpu.gpu" ns, Driver, Bits64(beside.driver.cpu_ns);
+    /// Calls of such functions that wait for the device.
+    GpuWait gpu_wait = count "gpu.wait" events, Driver, Bits32(beside.driver.waits);
+    /// From the entry to the return of each, whatever the thread did meanwhile.
+    GpuWaitTime gpu_wait_ns = operation "gpu.wait" ns, Driver, Bits64(beside.driver.waited_ns);
+    /// Calls of such functions that copy memory to, from or on the device.
+    GpuCopy gpu_copy = count "gpu.copy" events, Driver, Bits32(beside.driver.copies);
+    /// Those of them that kept the thread for 50 us or longer: of memory that is not pinned, mostly.
+    GpuCopyBlocking gpu_copy_blocking = count "gpu.copy.blocking" events, Driver,
+        Bits32(beside.driver.copies_blocking);
+    /// From the entry to the return of each copy.
+    GpuCopyTime gpu_copy_ns = operation "gpu.copy" ns, Driver, Bits64(beside.driver.copied_ns);
+    /// Bytes that it asked the driver to copy to the device.
+    GpuToDevice gpu_to_device_bytes = count "gpu.to_device" bytes, Driver,
+        Bits64(beside.driver.to_device_bytes);
+    /// Bytes that it asked the driver to copy from the device.
+    GpuFromDevice gpu_from_device_bytes = count "gpu.from_device" bytes, Driver,
+        Bits64(beside.driver.from_device_bytes);
     /// Samples on a CPU in the program's own code.
     SampleUser sample_user = count "sample.user" events, Sampler, Bits32(beside.samples[User as usize]);
     /// Samples in the kernel outside any system call: page faults.

@@ -55,6 +55,7 @@ const fn source(filled_by: FilledBy) -> &'static str {
         FilledBy::Sampler => "samples",
         FilledBy::BlockLayer => "block layer",
         FilledBy::Sockets => "socket calls, TCP",
+        FilledBy::Driver => "functions of graphics processors' drivers",
         FilledBy::LongWaits => "long waits",
         FilledBy::Marks => "marks",
         FilledBy::Ledger => "the ledger",

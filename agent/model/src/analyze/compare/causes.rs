@@ -99,6 +99,7 @@ pub(super) fn named(means: &Means, sampled: bool) -> Named {
     }
     let stolen = means.steal.clamp(0.0, named.get(CPU));
     named.take(CPU, stolen, Cause::Steal);
+    named.take(CPU, means.in_driver, Cause::InDriver);
     let mut left = means.address_space;
     for account in OF_ADDRESS_SPACE {
         left = named.take(Cause::Account(account), left, Cause::AddressSpace);

@@ -71,6 +71,7 @@ const fn events(cause: Cause) -> &'static [Metric] {
         | Cause::Queue
         | Cause::Handoff
         | Cause::Steal
+        | Cause::InDriver
         | Cause::Pause
         | Cause::AddressSpace
         | Cause::Stopped
@@ -116,6 +117,7 @@ impl Common {
             | FilledBy::Sampler
             | FilledBy::BlockLayer
             | FilledBy::Sockets
+            | FilledBy::Driver
             | FilledBy::LongWaits
             | FilledBy::Marks
             | FilledBy::Ledger => false,

@@ -5,8 +5,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use guestscope_contract::Account;
-
 use crate::phase::{Metric, Request, Wait, waits_for_address_space};
 use crate::untrusted::Untrusted;
 
@@ -361,19 +359,7 @@ impl Trail {
 }
 
 fn sampled(part: &Part, own: &Events, usual: &Usual, place: PlaceId) -> Option<Sampled> {
-    let metric = match part.cause {
-        Cause::Overlay(overlay) => overlay.samples(),
-        Cause::Account(Account::Cpu) => Metric::SampleUser,
-        Cause::Account(_)
-        | Cause::Suspended
-        | Cause::Queue
-        | Cause::Handoff
-        | Cause::Steal
-        | Cause::Pause
-        | Cause::AddressSpace
-        | Cause::Stopped
-        | Cause::Helper(_) => return None,
-    };
+    let metric = part.cause.samples()?;
     let of = counts::SAMPLES.iter().map(|&kind| counts::event(own, kind)).sum();
     let (samples, typical) = (counts::event(own, metric), usual.mean(place, metric));
     if of == 0 {

@@ -108,6 +108,8 @@ const SOCKETS: [Metric; 8] = [
     Metric::NetRoundTrip,
     Metric::NetRetransmit,
 ];
+const DRIVER: [Metric; 5] =
+    [Metric::GpuWait, Metric::GpuCopy, Metric::GpuCopyBlocking, Metric::GpuToDevice, Metric::GpuFromDevice];
 /// Samples of all kinds.
 pub(super) const SAMPLES: [Metric; 5] =
     [Metric::SampleUser, Metric::SampleSpin, Metric::SampleFault, Metric::SampleSyscall, Metric::SampleIrq];
@@ -131,9 +133,8 @@ pub(super) const fn relevant(cause: Cause) -> &'static [Metric] {
         Cause::Account(Account::Poll) => {
             &[Metric::PollNet, Metric::NetRecv, Metric::NetRecvBytes, Metric::NetRetransmit]
         }
-        Cause::Account(Account::Lock | Account::Sleep | Account::Other | Account::Gpu) => {
-            &[Metric::SwitchVoluntary]
-        }
+        Cause::Account(Account::Gpu) | Cause::InDriver => &DRIVER,
+        Cause::Account(Account::Lock | Account::Sleep | Account::Other) => &[Metric::SwitchVoluntary],
         Cause::Overlay(Overlay::Fault) => &[Metric::FaultMinor, Metric::FaultMajor],
         Cause::Suspended => &[Metric::SuspendedHeld],
         Cause::Overlay(Overlay::Spin | Overlay::Syscall | Overlay::Irq)

@@ -46,6 +46,7 @@ impl Split {
         let HelperWait { on_cpu, waiting } = phase.helpers.wait;
         (split.kept_on_cpu, split.kept_waiting) = (on_cpu, waiting);
         split.steal = phase.counts.get(Metric::Steal);
+        split.in_driver = phase.counts.get(Metric::CpuGpu);
         split.address_space = phase.counts.get(Metric::AddressSpace);
         split.stopped = phase.counts.get(Metric::Stopped);
         let sampled = |metric| phase.counts.get(metric).saturating_mul(SAMPLE_NS);
@@ -65,8 +66,15 @@ impl Split {
             Quantity::Helper(_) | Quantity::HelperThreads => false,
             Quantity::Of(metric) => {
                 let is_sampled = || Overlay::ALL.iter().any(|overlay| overlay.samples() == metric);
-                matches!(metric, Metric::Steal | Metric::AddressSpace | Metric::Stopped | Metric::SampleUser)
-                    || is_sampled()
+                let is_read = matches!(
+                    metric,
+                    Metric::Steal
+                        | Metric::CpuGpu
+                        | Metric::AddressSpace
+                        | Metric::Stopped
+                        | Metric::SampleUser
+                );
+                is_read || is_sampled()
             }
         }
     }
@@ -81,6 +89,7 @@ impl Split {
         match cause {
             Cause::Account(_) | Cause::Suspended | Cause::Queue | Cause::Handoff => self.get(cause),
             Cause::Steal => self.steal,
+            Cause::InDriver => self.in_driver,
             Cause::Pause => self.pause,
             Cause::AddressSpace => self.address_space,
             Cause::Stopped => self.stopped,
@@ -111,10 +120,11 @@ impl Split {
 
     /// The excess over a typical one by cause: the numbers add up to the difference of both. A pause is taken
     /// from the causes with the largest excess. Time on a CPU is the hypervisor's as far as it stole more
-    /// than usual. Waits for the lock of the address space come out of page faults and calls, stops out of
-    /// what has no account. The rest of it (a thread that spins), and waits for other threads, are the
-    /// helpers' as far as they were kept from running more than usual. CPU time still left goes to samples
-    /// beyond chance; where there are too few of them, by the shares that the slow requests together show.
+    /// than usual, and then of the driver of a graphics processor as far as more than usual passed in there.
+    /// Waits for the lock of the address space come out of page faults and calls, stops out of what has no
+    /// account. The rest of it (a thread that spins), and waits for other threads, are the helpers' as far as
+    /// they were kept from running more than usual. CPU time still left goes to samples beyond chance; where
+    /// there are too few of them, by the shares that the slow requests together show.
     pub(super) fn excess(
         &self,
         typical: &Split,
@@ -127,6 +137,8 @@ impl Split {
         let cpu = &mut more.accounts[Account::Cpu as usize];
         let stolen = more.steal.min(*cpu).max(0);
         *cpu -= stolen;
+        let in_driver = more.in_driver.min(*cpu).max(0);
+        *cpu -= in_driver;
         let mut address_space = 0;
         for account in OF_ADDRESS_SPACE {
             let waited = &mut more.accounts[account as usize];
@@ -157,6 +169,7 @@ impl Split {
         more.into_time()
             .chain([
                 (Cause::Steal, stolen),
+                (Cause::InDriver, in_driver),
                 (Cause::Pause, paused),
                 (Cause::AddressSpace, address_space),
                 (Cause::Stopped, stopped),

@@ -26,6 +26,8 @@ pub struct Parts<T> {
     pub kept_waiting: [T; KEPT.len()],
     /// Time on a CPU that the hypervisor had taken away: the kernel's sum, no estimate.
     pub steal: T,
+    /// Time on a CPU inside functions of a graphics processor's driver: a part of `cpu`, no estimate.
+    pub in_driver: T,
     /// For how long the guest was stopped.
     pub pause: T,
     /// Time of waits for the lock of the address space: a part of `fault` and of `other`.
@@ -59,6 +61,7 @@ impl<T: Copy> Parts<T> {
             kept_on_cpu: both(self.kept_on_cpu, other.kept_on_cpu, f),
             kept_waiting: both(self.kept_waiting, other.kept_waiting, f),
             steal: f(self.steal, other.steal),
+            in_driver: f(self.in_driver, other.in_driver),
             pause: f(self.pause, other.pause),
             address_space: f(self.address_space, other.address_space),
             stopped: f(self.stopped, other.stopped),
@@ -97,6 +100,7 @@ impl<T: Copy> Parts<T> {
             Cause::Queue => Some(self.queue),
             Cause::Handoff => Some(self.handoff),
             Cause::Steal
+            | Cause::InDriver
             | Cause::Pause
             | Cause::AddressSpace
             | Cause::Stopped
@@ -113,6 +117,7 @@ impl<T: Copy> Parts<T> {
             Cause::Queue => Some(&mut self.queue),
             Cause::Handoff => Some(&mut self.handoff),
             Cause::Steal
+            | Cause::InDriver
             | Cause::Pause
             | Cause::AddressSpace
             | Cause::Stopped
@@ -138,6 +143,7 @@ impl<T: Copy> Parts<T> {
             kept_on_cpu,
             kept_waiting,
             steal,
+            in_driver,
             pause,
             address_space,
             stopped,
@@ -147,7 +153,7 @@ impl<T: Copy> Parts<T> {
         let beside = kept_on_cpu
             .into_iter()
             .chain(kept_waiting)
-            .chain([steal, pause, address_space, stopped])
+            .chain([steal, in_driver, pause, address_space, stopped])
             .chain(sampled);
         accounts.into_iter().chain([suspended, queue, handoff]).chain(beside).chain([own_code])
     }
@@ -162,6 +168,7 @@ impl<T: Copy> Parts<T> {
             kept_on_cpu,
             kept_waiting,
             steal,
+            in_driver,
             pause,
             address_space,
             stopped,
@@ -171,12 +178,12 @@ impl<T: Copy> Parts<T> {
         let beside = kept_on_cpu
             .iter_mut()
             .chain(kept_waiting)
-            .chain([steal, pause, address_space, stopped])
+            .chain([steal, in_driver, pause, address_space, stopped])
             .chain(sampled);
         accounts.iter_mut().chain([suspended, queue, handoff]).chain(beside).chain([own_code])
     }
 }
 
 /// How many numbers there are.
-pub(in crate::analyze) const CELLS: usize = CAUSES + 2 * KEPT.len() + 4 + OVERLAYS + 1;
+pub(in crate::analyze) const CELLS: usize = CAUSES + 2 * KEPT.len() + 5 + OVERLAYS + 1;
 const _: () = assert!(size_of::<Parts<u64>>() == CELLS * 8);

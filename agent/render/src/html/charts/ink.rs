@@ -128,6 +128,7 @@ pub(super) const fn look(cause: Cause) -> (&'static str, Hatch) {
         Cause::Queue => ("#c9a0e0", Hatch::Cross),
         Cause::Handoff => ("#d8ccc4", Hatch::Up),
         Cause::Steal => ("#7a5fc7", Hatch::Down),
+        Cause::InDriver => ("#2f8f88", Hatch::Upright),
         Cause::Pause => ("#8d8d8d", Hatch::Cross),
         Cause::Stopped => ("#5f6b73", Hatch::Down),
         Cause::AddressSpace => ("#b5651d", Hatch::Cross),

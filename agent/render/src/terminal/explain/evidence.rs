@@ -62,6 +62,7 @@ fn before(part: &Part, words: &Words<'_>) -> Option<String> {
             format!("{group}quota {} per {}", duration(quota.quota_ns), duration(quota.period_ns))
         }),
         Cause::Steal => Some(format!("stolen by the hypervisor: {}", instead())),
+        Cause::InDriver => Some(format!("on a CPU inside the driver, which spins or copies: {}", instead())),
         Cause::Pause => Some(format!("the whole guest was stopped for {}", duration(part.ns))),
         Cause::Queue => Some(format!("waited for its turn for {}", instead())),
         Cause::Suspended => Some(format!("on no thread between leave and enter: {}", instead())),
@@ -90,6 +91,7 @@ fn after(part: &Part, words: &Words<'_>, is_bare: bool) -> Option<String> {
         | Cause::Queue
         | Cause::Handoff
         | Cause::Steal
+        | Cause::InDriver
         | Cause::Pause
         | Cause::AddressSpace
         | Cause::Stopped
@@ -222,8 +224,12 @@ fn of_counts(part: &Part) -> Vec<String> {
             event(Metric::NetRetransmit, "segment sent again", "segments sent again");
             clauses.extend(network(part));
         }
+        Cause::Account(Account::Gpu) | Cause::InDriver => {
+            event(Metric::GpuWait, "wait in the driver", "waits in the driver");
+            event(Metric::GpuCopyBlocking, "copy that blocked", "copies that blocked");
+        }
         Cause::Overlay(Overlay::Fault) => clauses.extend(faults(part)),
-        Cause::Account(Account::Lock | Account::Gpu | Account::Sleep | Account::Other)
+        Cause::Account(Account::Lock | Account::Sleep | Account::Other)
         | Cause::Overlay(_)
         | Cause::Suspended
         | Cause::Queue
@@ -276,6 +282,7 @@ fn of_samples(sampled: &Sampled, part: &Part) -> Option<String> {
         | Cause::Queue
         | Cause::Handoff
         | Cause::Steal
+        | Cause::InDriver
         | Cause::Pause
         | Cause::AddressSpace
         | Cause::Stopped

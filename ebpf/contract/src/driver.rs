@@ -1,0 +1,145 @@
+//! A thread's calls of a graphics processor's driver: functions that wait for the device, or copy memory.
+//!
+//! The kernel side stops at the entry and at the return of these functions. Between both, what keeps the
+//! thread from running is the device, whatever system call the driver waits in; and what it does on a CPU is
+//! looking whether the device is done, or copying. No names and no devices are known here.
+#![expect(clippy::inline_always, reason = "a call costs a BPF program more than the body")]
+
+/// What a function of a driver does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Does {
+    /// It returns when the device is done.
+    Wait = 0,
+    /// It copies to the device.
+    CopyIn = 1,
+    /// It copies from the device.
+    CopyOut = 2,
+    /// It copies, and its name does not tell which way.
+    Copy = 3,
+}
+
+impl Does {
+    /// All of them.
+    pub const ALL: [Does; 4] = [Does::Wait, Does::CopyIn, Does::CopyOut, Does::Copy];
+}
+
+/// A copy that kept its thread for at least this long, ns, was one that blocks. Copies that return at once
+/// took 3 to 8 us on an H100 with the launch of the copy, and those of a stub 15 us where the kernel has to
+/// single-step the instruction under a probe in a virtual machine; one that waits for work of the device takes
+/// as long as that.
+pub const BLOCKS_NS: u64 = 50_000;
+
+/// Sums over the calls of a thread. They only grow; counts of 32 bits wrap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Driver {
+    /// Time on a CPU inside the functions: a part of [`crate::Account::Cpu`].
+    pub cpu_ns: u64,
+    /// Time from entry to return of functions that wait.
+    pub waited_ns: u64,
+    /// The same of functions that copy.
+    pub copied_ns: u64,
+    /// Bytes that were to be copied to the device.
+    pub to_device_bytes: u64,
+    /// Bytes from the device.
+    pub from_device_bytes: u64,
+    /// Calls of functions that wait.
+    pub waits: u32,
+    /// Calls of functions that copy.
+    pub copies: u32,
+    /// Those of them that kept the thread for [`BLOCKS_NS`] or longer.
+    pub copies_blocking: u32,
+    /// A free place: structures consist of whole words of 8 bytes.
+    pub free: u32,
+}
+
+/// The open call of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct DriverCall {
+    /// End of the caller's frame: at the entry and at the return the stack pointer is here. 0: no call.
+    pub frame: u64,
+    /// Entry, ns of `CLOCK_MONOTONIC`.
+    pub entered_ns: u64,
+    /// [`crate::Account::Cpu`] up to which the call is in the sums.
+    pub cpu_ns: u64,
+    /// The [`Does`] of the function.
+    pub does: u64,
+}
+
+/// Farthest that a call's own frames lie below its caller's: main threads' stacks have 8 MiB, others less. A
+/// stack pointer farther away is on another stack.
+const DEEPEST: u64 = 16 << 20;
+
+impl DriverCall {
+    /// Whether a thread with this stack pointer is inside the call. Stacks grow downwards. After a jump out
+    /// of the call (`longjmp`, a thread that is cancelled) the pointer is at or above the frame.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_inside(&self, stack: u64) -> bool {
+        // Without a call the difference wraps, and is too large.
+        self.frame != 0 && self.frame.wrapping_sub(stack).wrapping_sub(1) < DEEPEST
+    }
+
+    /// A function begins. Returns whether the call is the outermost: what is called inside another one
+    /// belongs to that.
+    #[inline(always)]
+    pub fn enter(&mut self, does: Does, frame: u64, now_ns: u64, cpu_ns: u64) -> bool {
+        // The caller's frame of an inner call lies below that of the outer one.
+        if self.is_inside(frame) {
+            return false;
+        }
+        *self = Self { frame, entered_ns: now_ns, cpu_ns, does: does as u64 };
+        true
+    }
+
+    /// Moves the CPU time of the open call so far into the sums.
+    #[inline(always)]
+    pub fn settle(&mut self, sums: &mut Driver, cpu_ns: u64) {
+        sums.cpu_ns = sums.cpu_ns.wrapping_add(cpu_ns.wrapping_sub(self.cpu_ns));
+        self.cpu_ns = cpu_ns;
+    }
+
+    /// A function returns, with the stack pointer here. Returns whether it was the open call: an inner one's
+    /// return, and one whose entry was not seen, end nothing.
+    #[inline(always)]
+    pub fn leave(&mut self, sums: &mut Driver, stack: u64, now_ns: u64, cpu_ns: u64) -> bool {
+        if self.frame == 0 || self.frame != stack {
+            return false;
+        }
+        self.settle(sums, cpu_ns);
+        let ns = now_ns.wrapping_sub(self.entered_ns);
+        if self.does == Does::Wait as u64 {
+            sums.waited_ns = sums.waited_ns.wrapping_add(ns);
+        } else {
+            sums.copied_ns = sums.copied_ns.wrapping_add(ns);
+            if ns >= BLOCKS_NS {
+                sums.copies_blocking = sums.copies_blocking.wrapping_add(1);
+            }
+        }
+        self.frame = 0;
+        true
+    }
+}
+
+impl Driver {
+    /// Counts a call that begins.
+    #[inline(always)]
+    pub fn count(&mut self, does: Does, bytes: u64) {
+        match does {
+            Does::Wait => {
+                self.waits = self.waits.wrapping_add(1);
+                return;
+            }
+            Does::CopyIn => self.to_device_bytes = self.to_device_bytes.wrapping_add(bytes),
+            Does::CopyOut => self.from_device_bytes = self.from_device_bytes.wrapping_add(bytes),
+            Does::Copy => {}
+        }
+        self.copies = self.copies.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

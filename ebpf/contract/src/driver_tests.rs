@@ -1,0 +1,90 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const FRAME: u64 = 0x7fff_0000_1000;
+
+fn entered(does: Does) -> (DriverCall, Driver) {
+    let (mut call, mut sums) = (DriverCall::default(), Driver::default());
+    assert!(call.enter(does, FRAME, 1_000, 400));
+    sums.count(does, 64);
+    (call, sums)
+}
+
+#[test]
+fn a_wait_spins_for_its_time_on_a_cpu() {
+    let (mut call, mut sums) = entered(Does::Wait);
+    assert!(call.is_inside(FRAME - 8) && !call.is_inside(FRAME) && !call.is_inside(FRAME + 8));
+    assert!(call.leave(&mut sums, FRAME, 9_000, 700));
+    assert_eq!(sums, Driver { cpu_ns: 300, waited_ns: 8_000, waits: 1, ..Driver::default() });
+    assert!(!call.is_inside(FRAME - 8));
+}
+
+#[test]
+fn a_copy_has_its_bytes_its_time_and_whether_it_blocked() {
+    let (mut call, mut sums) = entered(Does::CopyIn);
+    assert!(call.leave(&mut sums, FRAME, 1_000 + BLOCKS_NS - 1, 700));
+    assert_eq!((sums.to_device_bytes, sums.copies, sums.copies_blocking), (64, 1, 0));
+    assert_eq!((sums.cpu_ns, sums.copied_ns), (300, BLOCKS_NS - 1));
+    assert!(call.enter(Does::CopyOut, FRAME, 0, 0));
+    sums.count(Does::CopyOut, 5);
+    assert!(call.leave(&mut sums, FRAME, BLOCKS_NS, 0));
+    assert_eq!((sums.from_device_bytes, sums.copies, sums.copies_blocking), (5, 2, 1));
+}
+
+#[test]
+fn what_an_edge_took_is_not_counted_again() {
+    let (mut call, mut sums) = entered(Does::Wait);
+    call.settle(&mut sums, 450);
+    call.settle(&mut sums, 450);
+    assert_eq!(sums.cpu_ns, 50);
+    assert!(call.leave(&mut sums, FRAME, 9_000, 700));
+    assert_eq!(sums.cpu_ns, 300);
+}
+
+#[test]
+fn inner_calls_belong_to_the_outer_one() {
+    let (mut call, mut sums) = entered(Does::CopyIn);
+    assert!(!call.enter(Does::Wait, FRAME - 256, 2_000, 500));
+    assert!(!call.leave(&mut sums, FRAME - 256, 3_000, 600));
+    assert!(call.leave(&mut sums, FRAME, 9_000, 700));
+    assert_eq!((sums.cpu_ns, sums.copied_ns, sums.waited_ns), (300, 8_000, 0));
+}
+
+/// `longjmp` leaves no return behind, and a call that was under way when the probe came no entry.
+#[test]
+fn a_call_without_a_return_or_an_entry_ends_nothing_else() {
+    let (mut call, mut sums) = entered(Does::Wait);
+    assert!(!call.is_inside(FRAME + 512), "it has jumped out");
+    assert!(call.enter(Does::Wait, FRAME + 64, 5_000, 600), "the next one, from a frame above");
+    assert!(call.leave(&mut sums, FRAME + 64, 6_000, 650));
+    assert_eq!(sums.cpu_ns, 50);
+    assert!(!DriverCall::default().leave(&mut sums, FRAME, 1, 1));
+    assert!(!DriverCall::default().is_inside(0) && !DriverCall::default().is_inside(u64::MAX));
+}
+
+#[test]
+fn a_coroutine_on_another_stack_is_not_inside() {
+    let (call, _) = entered(Does::Wait);
+    assert!(!call.is_inside(FRAME - DEEPEST - 1));
+    assert!(call.is_inside(FRAME - DEEPEST));
+}
+
+proptest! {
+    /// Whatever is called and left in whatever order, the sums hold no more than the time that passed.
+    #[test]
+    fn sums_never_exceed_what_passed(steps in prop::collection::vec((0..4_u8, 0..8_u64, 0..100_u64), 0..60)) {
+        let (mut call, mut sums, mut cpu_ns) = (DriverCall::default(), Driver::default(), 0);
+        for (kind, frame, more_ns) in steps {
+            cpu_ns += more_ns;
+            let frame = FRAME - frame * 64;
+            match kind {
+                0 => _ = call.enter(Does::Wait, frame, cpu_ns, cpu_ns),
+                1 => _ = call.enter(Does::Copy, frame, cpu_ns, cpu_ns),
+                2 if call.frame != 0 => call.settle(&mut sums, cpu_ns),
+                _ => _ = call.leave(&mut sums, frame, cpu_ns, cpu_ns),
+            }
+            prop_assert!(sums.cpu_ns <= cpu_ns && sums.waited_ns + sums.copied_ns <= cpu_ns);
+        }
+    }
+}
