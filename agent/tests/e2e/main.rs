@@ -18,6 +18,7 @@ mod covered;
 mod crash;
 mod devices;
 mod disk;
+mod drivers;
 mod engines;
 mod exported;
 mod filter;

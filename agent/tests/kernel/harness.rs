@@ -6,9 +6,12 @@
 
 use std::{
     collections::HashMap,
-    ffi::OsString,
+    fs::OpenOptions,
     io::Write as _,
-    os::fd::{AsFd as _, OwnedFd},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::fs::OpenOptionsExt as _,
+    },
     path::PathBuf,
     process::{Child, ExitStatus},
     time::{Duration, Instant},
@@ -17,7 +20,7 @@ use std::{
 use guestscope::{
     child, clock,
     health::{Fidelity, KernelLosses, Outcome, Verdict},
-    loader::{self, Knowledge, LoadError, LoadOptions, Loaded},
+    loader::{self, Knowledge, LoadError, Loaded},
     mapped,
     phase::{
         ThreadId,
@@ -25,17 +28,15 @@ use guestscope::{
     },
     pump::Pump,
     rendezvous::Rendezvous,
+    sources::driver::Drivers,
 };
-use guestscope_contract::{
-    GPU_MAJORS,
-    ledger::{EMPTY, Ledger},
-};
+use guestscope_contract::ledger::{EMPTY, Ledger};
 use tempfile::TempDir;
 use tokio::io::unix::AsyncFd;
 
+pub(crate) use crate::case::{Case, Until};
 use crate::{
     book::Book,
-    clocks::Clocks,
     machine::{Alone, Others, may_be_missing},
     seen::Seen,
 };
@@ -47,87 +48,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 /// The timer beside the rings' own wake-ups.
 const TICK: Duration = Duration::from_millis(5);
 
-/// When to stop observing.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
-    /// When the program and all its descendants have ended.
-    Ended,
-    /// When the program has written this many lines; it is killed afterwards.
-    Lines(usize),
-}
-
-/// A run to be made.
-#[derive(Clone)]
-pub(crate) struct Case {
-    name: &'static str,
-    arguments: Vec<OsString>,
-    options: LoadOptions,
-    until: Until,
-    clocks: Clocks,
-    /// Does not read the rings until the program has written this many lines.
-    idle_until_lines: usize,
-}
-
 impl Case {
-    pub(crate) fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            arguments: Vec::new(),
-            options: LoadOptions::default(),
-            until: Until::Ended,
-            clocks: Clocks::OfThreads,
-            idle_until_lines: 0,
-        }
-    }
-
-    pub(crate) fn argument(mut self, argument: impl Into<OsString>) -> Self {
-        self.arguments.push(argument.into());
-        self
-    }
-
-    pub(crate) fn slots(mut self, slots: u32) -> Self {
-        self.options.slots = slots;
-        self
-    }
-
-    pub(crate) fn wait_threshold(mut self, threshold: Duration) -> Self {
-        self.options.wait_threshold = threshold;
-        self
-    }
-
-    /// With this BTF file, as if the kernel had no BTF.
-    pub(crate) fn by_file(mut self, path: &str) -> Self {
-        self.options.knowledge = Knowledge::File(path.into());
-        self.options.visits = false;
-        self
-    }
-
-    /// With the formats of tracepoints, as if there were no BTF at all.
-    pub(crate) fn by_events(mut self) -> Self {
-        self.options.knowledge = Knowledge::Formats;
-        self
-    }
-
-    pub(crate) fn gpus(mut self, majors: [u32; GPU_MAJORS]) -> Self {
-        self.options.gpus = Some(majors);
-        self
-    }
-
-    pub(crate) fn until(mut self, until: Until) -> Self {
-        self.until = until;
-        self
-    }
-
-    pub(crate) fn clocks(mut self, clocks: Clocks) -> Self {
-        self.clocks = clocks;
-        self
-    }
-
-    pub(crate) fn idle_until_lines(mut self, lines: usize) -> Self {
-        self.idle_until_lines = lines;
-        self
-    }
-
     /// Runs the case. None, with a note on stdout, if this machine cannot.
     pub(crate) fn run(self) -> Option<Seen> {
         let _alone = Alone::lock();
@@ -188,6 +109,8 @@ struct Run {
     pairing: Pairing,
     child: Program,
     folder: TempDir,
+    /// The probes of the case's driver.
+    _drivers: Option<Drivers>,
     outputs: Vec<Output>,
     lines_read: usize,
     ledgers: HashMap<ThreadId, Ledger>,
@@ -197,6 +120,13 @@ struct Run {
 impl Run {
     fn start(case: Case, mut loaded: Loaded) -> Self {
         let rings = loaded.take_rings().expect("the rings are there once");
+        let drivers = case.driver.as_ref().map(|library| {
+            let drivers = Drivers::new(*loaded.driver.take().expect("the programs are loaded"));
+            let mut to_look = OpenOptions::new();
+            let file = to_look.read(true).custom_flags(libc::O_PATH).open(library);
+            assert_eq!(drivers.attach(&file.expect("the stub is there"), library), None);
+            drivers
+        });
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let rendezvous = Rendezvous::open(None, &[]).expect("a socket can be made");
         rendezvous.trust(loaded.take_tracked());
@@ -216,6 +146,7 @@ impl Run {
             pairing: Pairing::new([7; 16]),
             child: Program(child),
             folder,
+            _drivers: drivers,
             outputs: Vec::new(),
             lines_read: 0,
             ledgers: HashMap::new(),
@@ -310,7 +241,7 @@ impl Run {
         let status = loop {
             tokio::select! {
                 Some(peer) = self.rendezvous.next() => {
-                    let looked = mapped::look(peer.pid().cast_signed(), &self.loaded.marks, None);
+                    let looked = mapped::look(peer.pid().cast_signed(), &self.loaded.marks, None, None);
                     let looked = looked.expect("its maps can be read");
                     self.loaded.set_spin_code(peer.pid(), &looked.spin);
                     assert_eq!(looked.problems, []);

@@ -13,9 +13,11 @@ mod attach;
 mod block;
 #[path = "subject/book.rs"]
 mod book;
+mod case;
 mod classic;
 mod clocks;
 mod devices;
+mod driver;
 mod edges;
 mod harness;
 mod held;

@@ -27,6 +27,8 @@ const INIT: &str = "guest_init";
 const PROGRAMS: &str = "programs";
 const SUBJECT: &str = "kernel_subject";
 const EXAMPLES: [&str; 3] = [INIT, PROGRAMS, SUBJECT];
+/// The stub of CUDA that the kernel tests' program loads, and its file. Static programs load none.
+const STUB: (&str, &str) = ("cuda_stub", "libcuda_stub.so");
 /// The kernel tests, and the tests for guests only.
 pub(crate) const TESTS: [&str; 2] = ["kernel", "guest"];
 /// Size of the disk. Programs take 300 MB of it; tests write files of 64 MiB. Empty blocks take no space.
@@ -88,7 +90,7 @@ impl Payload {
         let workloads = artifact::static_workloads(xtask, toolchain)?;
         let features = xtask.workspace.test_features();
         let mut examples = artifact::host_cargo(xtask, toolchain, "build", &features);
-        examples.args(EXAMPLES.iter().flat_map(|example| ["--example", example]));
+        examples.args(EXAMPLES.iter().chain([&STUB.0]).flat_map(|example| ["--example", example]));
         artifact::cargo(xtask, "programs of the guests", "build-guests", &mut examples)?;
         let mut tests = artifact::host_cargo(xtask, toolchain, "test", &features);
         tests.arg("--no-run").args(TESTS.iter().flat_map(|test| ["--test", test]));
@@ -127,6 +129,10 @@ impl Payload {
             (examples.join(PROGRAMS), PROGRAMS.to_owned()),
             (examples.join(SUBJECT), format!("debug/examples/{SUBJECT}")),
         ];
+        let stub = examples.join(STUB.1);
+        if stub.exists() {
+            places.push((stub, format!("debug/examples/{}", STUB.1)));
+        }
         for test in TESTS {
             let path = executable(tests, test)
                 .with_context(|| format!("cargo did not print the path of the test: {test}"))?;

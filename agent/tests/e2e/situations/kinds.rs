@@ -29,6 +29,8 @@ pub(super) struct Kind {
     pub(super) options: &'static [&'static str],
     /// Whether a stranger takes part.
     pub(super) is_beside: bool,
+    /// Whether the program calls a stub of CUDA's library.
+    pub(super) has_driver: bool,
     /// Whether the fault is partly work of the program's own.
     pub(super) has_own_work: bool,
     /// Whether it is judged with all other end-to-end tests.
@@ -54,6 +56,7 @@ impl Kind {
             never: &[],
             options: &[],
             is_beside: false,
+            has_driver: false,
             has_own_work: false,
             is_quick: false,
         }
@@ -75,6 +78,10 @@ impl Kind {
 
     const fn beside(self) -> Self {
         Self { is_beside: true, ..self }
+    }
+
+    const fn with_driver(self) -> Self {
+        Self { has_driver: true, ..self }
     }
 
     const fn never(self, never: Texts) -> Self {
@@ -178,6 +185,13 @@ pub(super) const KINDS: &[Kind] = &[
     kind("nice", &["runq"], &["behind indexer (pid", "processes (indexer"], &["runq.sibling"]),
     kind("strangers", &["runq"], &["behind compiler (pid"], &["runq"]).beside(),
     kind("pinned", &["runq"], &["augmenter (pid", "processes (augmenter"], &["limit.mask"]),
+    // Graphics processors, by a stub.
+    kind("gpu-spins", &["cpu.gpu"], &["inside the driver"], &["cpu.gpu"]).with_driver().quick(),
+    kind("gpu-blocks", &["gpu"], &["waits in the driver", "wait in the driver", "gpu:"], &["gpu"])
+        .never(&["ended by"])
+        .with_driver()
+        .quick(),
+    kind("gpu-copies", &["cpu.gpu"], &["copies that blocked"], &["cpu.gpu"]).with_driver(),
     // Limits of control groups.
     kind("quota", &["throttled"], &["{group}"], &["limit.quota"]).quick(),
     kind("quota-above", &["throttled"], &["{group}"], &["limit.quota"]),

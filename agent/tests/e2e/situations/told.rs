@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::kinds::Kind;
 use crate::{
     folder::only_folder,
-    ground::{Ground, eventually, file},
+    ground::{Ground, eventually, example, file},
     running::{Running, Start},
 };
 
@@ -43,6 +43,7 @@ impl Told {
         let run = ground.command(&["run", "--output"]).word(ground.path("runs")).words(kind.options);
         let run =
             run.environment("E2E_BOOK", ground.path("book")).environment("PYTHONDONTWRITEBYTECODE", "1");
+        let run = if kind.has_driver { with_driver(run, &ground) } else { run };
         let run = run.program(python).word(program());
         let words =
             [kind.name, &ms.to_string(), &seed.to_string(), if is_faulty { "fault" } else { "control" }];
@@ -81,6 +82,13 @@ impl Told {
     pub(super) fn group(&self) -> &Value {
         &self.json["groups"][0]
     }
+}
+
+/// With the stub of CUDA under the name of the library, and that of NVML: so there is a graphics processor.
+fn with_driver(run: Start, ground: &Ground) -> Start {
+    let library = ground.path("libcuda.so.1");
+    std::fs::copy(example("libcuda_stub.so"), &library).expect("the place is ours");
+    run.environment("E2E_CUDA", library).environment("GUESTSCOPE_NVML", example("libnvidia_ml_stub.so"))
 }
 
 fn program() -> std::path::PathBuf {

@@ -51,6 +51,7 @@ impl Witness {
             | Cause::Suspended
             | Cause::Queue
             | Cause::Handoff
+            | Cause::InDriver
             | Cause::Pause
             | Cause::AddressSpace
             | Cause::Stopped
@@ -124,6 +125,7 @@ impl Truth {
                 phase.helpers.wait.on_cpu[kept] + phase.helpers.wait.waiting[kept]
             }
             Cause::Steal => phase.counts.steal_ns,
+            Cause::InDriver => phase.counts.cpu_gpu_ns,
             Cause::Pause => phase.pause_ns,
             Cause::AddressSpace => phase.counts.address_space_ns,
             Cause::Stopped => phase.counts.stopped_ns,

@@ -10,6 +10,7 @@ mod clerk;
 mod crowds;
 mod devices;
 mod disk;
+mod driver;
 mod edges;
 mod held;
 mod helpers;
@@ -151,6 +152,7 @@ fn main() {
         disk::CASES,
         loops::CASES,
         devices::CASES,
+        driver::CASES,
         held::CASES,
         rings::CASES,
         tcp::CASES,

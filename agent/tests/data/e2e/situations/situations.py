@@ -10,6 +10,7 @@ import sys
 
 import beside
 import disk
+import gpu
 import groups
 import hidden
 import locks
@@ -18,7 +19,7 @@ import waits
 from parts import compute, facts
 
 KINDS = {}
-for module in (locks, waits, disk, processor, groups):
+for module in (locks, waits, disk, processor, groups, gpu):
     KINDS.update(module.KINDS)
 
 
