@@ -1,5 +1,5 @@
 //! Makes what sources put beside a program, all into OUT_DIR: the marker's shared libraries, the list of
-//! Python files, the table of presets.
+//! Python files, the tables of presets and of drivers.
 //!
 //! The libraries are built by nested cargo runs. They need one unstable feature, thread-local storage without
 //! a libc.

@@ -5,10 +5,10 @@
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::map, maps::Array};
 use guestscope_contract::{
-    Account, Beside,
+    Account,
     driver::{Does, DriverCall},
     kept_by,
-    ledger::Ledger,
+    ledger::{Ledger, RUNNING},
 };
 
 use crate::{
@@ -44,21 +44,27 @@ fn open_call(slot: u16) -> Option<*mut DriverCall> {
     if unsafe { core::ptr::read_volatile(&raw const (*call).frame) } == 0 { None } else { Some(call) }
 }
 
-/// The account of a thread that blocks: whatever a driver waits in is a wait for the device. What a signal,
-/// a page fault or a disk keeps from running stays as it is.
+/// The account of a thread that blocks: what a driver waits in is a wait for the device. What a signal, a
+/// page fault, a disk, a socket, or the lock of the address space keeps from running stays as it is.
 #[inline(always)]
 pub(crate) fn account<M: Memory>(prev: Task<M>, slot: u16, account: u8, syscall: u16) -> u8 {
-    let is_of_device = account == Account::Lock as u8
-        || account == Account::Poll as u8
-        || account == Account::Sleep as u8
-        || account == Account::Other as u8;
+    let is_of_device =
+        account == Account::Lock as u8 || account == Account::Poll as u8 || account == Account::Sleep as u8;
     if !is_used() || !is_of_device || kept_by(syscall) != 0 {
         return account;
     }
     let Some(call) = open_call(slot) else { return account };
     let stack = registers::saved(prev, &OFFSET_REGS_STACK);
     // SAFETY: a map value, which its own thread alone writes; that leaves its CPU.
-    if unsafe { (*call).is_inside(stack) } { Account::Gpu as u8 } else { account }
+    unsafe {
+        if (*call).is_inside(stack) {
+            return Account::Gpu as u8;
+        }
+        if (*call).is_over(stack) {
+            core::ptr::write_volatile(&raw mut (*call).frame, 0);
+        }
+    }
+    account
 }
 
 /// Whether the running thread, which has this stack pointer in its program, is inside a call.
@@ -71,7 +77,8 @@ pub(crate) fn is_inside(slot: u16, stack: impl Fn() -> u64) -> bool {
     open_call(slot).is_some_and(|call| unsafe { (*call).is_inside(stack()) })
 }
 
-/// The clock, and the time that the running thread has spent on CPUs by then.
+/// The clock, and the time that the running thread has spent on CPUs by then, without what a hypervisor took
+/// up to its last switch. Where its last switch was not seen the time since then is missing.
 #[inline(always)]
 fn cpu_time(ledger: *const Ledger) -> (u64, u64) {
     let (mut attempt, mut now_ns, mut cpu_ns) = (0, 0, 0);
@@ -80,9 +87,14 @@ fn cpu_time(ledger: *const Ledger) -> (u64, u64) {
         unsafe {
             let sequence = core::ptr::read_volatile(&raw const (*ledger).sequence);
             let since_ns = core::ptr::read_volatile(&raw const (*ledger).since_ns);
-            cpu_ns = core::ptr::read_volatile((&raw const (*ledger).accounts).cast());
+            let stolen_ns = core::ptr::read_volatile(&raw const (*ledger).stolen_ns);
+            let state = core::ptr::read_volatile(&raw const (*ledger).state);
+            cpu_ns = core::ptr::read_volatile((&raw const (*ledger).accounts).cast::<u64>());
             now_ns = bpf_ktime_get_ns();
-            cpu_ns = now_ns.wrapping_sub(since_ns).wrapping_add(cpu_ns);
+            cpu_ns = cpu_ns.wrapping_sub(stolen_ns);
+            if state == RUNNING {
+                cpu_ns = cpu_ns.wrapping_add(now_ns.wrapping_sub(since_ns));
+            }
             if core::ptr::read_volatile(&raw const (*ledger).sequence) == sequence {
                 break;
             }
@@ -137,9 +149,12 @@ pub(crate) fn settle(ledger: *const Ledger) {
         let (Some(call), Some(beside)) = (open_call(slot), BESIDE.get_ptr_mut(u32::from(slot))) else {
             return;
         };
-        if (*call).is_inside(Current::saved_stack()) {
-            let (_, cpu_ns) = cpu_time(ledger);
-            (*call).settle(&mut (*beside).driver, cpu_ns);
+        let stack = Current::saved_stack();
+        if (*call).is_inside(stack) {
+            let (now_ns, cpu_ns) = cpu_time(ledger);
+            (*call).settle(&mut (*beside).driver, now_ns, cpu_ns);
+        } else if (*call).is_over(stack) {
+            (*call).frame = 0;
         }
     }
 }
@@ -163,5 +178,3 @@ impl Current {
         }
     }
 }
-
-const _: () = assert!(size_of::<Beside>() % 8 == 0);

@@ -57,11 +57,17 @@ pub(super) fn is_roots_alone(root: &Path, path: &Path) -> bool {
 /// Device files of drivers whose work a program can wait for: NVIDIA's (a container may have only one of
 /// them), AMD's compute driver, the kernel's render nodes and accelerators, and WSL's.
 const DEVICES: [&str; 6] =
-    ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd", "/dev/dri/renderD128", "/dev/accel", "/dev/dxg"];
+    ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/dxg"];
 
-/// Whether programs of this guest may wait for a graphics processor.
+/// Whether programs of this guest may wait for a graphics processor. `GUESTSCOPE_NVML=off` says no.
 pub fn may_be_waited_for(root: &Root) -> bool {
-    DEVICES.iter().any(|device| root.has(device)) || find(root).is_some()
+    may_be_waited_for_in(root, std::env::var_os(LIBRARY_VARIABLE))
+}
+
+/// Like [`may_be_waited_for`], with the value of the environment variable in `named`.
+pub(super) fn may_be_waited_for_in(root: &Root, named: Option<OsString>) -> bool {
+    let is_off = named.as_ref().is_some_and(|named| named == OFF);
+    !is_off && (DEVICES.iter().any(|device| root.has(device)) || find_in(root, named).is_some())
 }
 
 /// The driver of this guest.

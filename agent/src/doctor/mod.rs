@@ -44,7 +44,11 @@ impl Hint for DoctorError {
 
 /// Tries each hook and prints the result. The exit code is 0 if all accounts can be measured, else 1.
 pub fn run(arguments: &DoctorArguments) -> Result<i32, DoctorError> {
-    let options = LoadOptions { knowledge: arguments.btf.clone().into(), ..LoadOptions::default() };
+    let options = LoadOptions {
+        knowledge: arguments.btf.clone().into(),
+        driver: gpu::may_be_waited_for(&Root::system()),
+        ..LoadOptions::default()
+    };
     descriptors::raise();
     let (fidelity, hooks) = match load(&options) {
         Ok(mut loaded) => {

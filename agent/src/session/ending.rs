@@ -218,7 +218,9 @@ impl Closing {
         let path = folder.current_path();
         let mut summary = Summary::read(|_| folder.requests());
         let gpu_account = Cause::Account(Account::Gpu);
-        usage.apply(&mut guest, summary.as_ref().is_ok_and(|summary| summary.has_any(gpu_account)));
+        // A thread that spins for the device is in no account of it.
+        let has_waited = |summary: &Summary| summary.has_any(gpu_account) || summary.has_driver();
+        usage.apply(&mut guest, summary.as_ref().is_ok_and(has_waited));
         // Evidence for the findings. Without it the findings stand.
         let evidence = summary.as_mut().map_or(Ok(()), |summary| {
             summary.add_threads(folder.threads()?)?;

@@ -123,12 +123,12 @@ impl RecordSource for Feed {
             tell(&functions.put_ahead(program));
         }
         if let Some(drivers) = &self.drivers {
-            tell(&drivers.put_ahead());
+            drivers.put_ahead();
         }
     }
 
     fn started(&mut self, pid: u32, _at_ns: u64) {
-        if self.functions.is_some() {
+        if self.functions.is_some() || self.drivers.is_some() {
             self.code.follow(pid);
         }
     }

@@ -69,7 +69,7 @@ fn a_file_that_only_has_the_name_is_told(#[case] name: &str, #[case] bytes: Vec<
     fs::write(ground.path(name), bytes).expect("the place is ours");
     let path = ground.path(name).display().to_string();
     let Some(done) = run(test, &ground, &["maps", &path]) else { return };
-    assert!(done.stderr.contains("waits for the GPU are not known"), "{}", done.stderr);
+    assert!(done.stderr.contains("waits for the GPU are not all known"), "{}", done.stderr);
     assert!(done.stderr.contains(why), "{}", done.stderr);
     assert_eq!(done.seen().requests.len(), 1);
 }

@@ -26,8 +26,8 @@ impl Does {
 
 /// A copy that kept its thread for at least this long, ns, was one that blocks. Copies that return at once
 /// took 3 to 8 us on an H100 with the launch of the copy, and those of a stub 15 us where the kernel has to
-/// single-step the instruction under a probe in a virtual machine; one that waits for work of the device takes
-/// as long as that.
+/// single-step the instruction under a probe in a virtual machine; one that waits for work of the device
+/// takes as long as that.
 pub const BLOCKS_NS: u64 = 50_000;
 
 /// Sums over the calls of a thread. They only grow; counts of 32 bits wrap.
@@ -54,16 +54,21 @@ pub struct Driver {
     pub free: u32,
 }
 
+/// Most bytes that a call is counted with: a program may ask for any number.
+const MOST_BYTES: u64 = 1 << 40;
+
 /// The open call of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct DriverCall {
-    /// End of the caller's frame: at the entry and at the return the stack pointer is here. 0: no call.
+    /// End of the caller's frame: at the return the stack pointer is here. 0: no call.
     pub frame: u64,
     /// Entry, ns of `CLOCK_MONOTONIC`.
     pub entered_ns: u64,
     /// [`crate::Account::Cpu`] up to which the call is in the sums.
     pub cpu_ns: u64,
+    /// When that was, ns of `CLOCK_MONOTONIC`.
+    pub settled_ns: u64,
     /// The [`Does`] of the function.
     pub does: u64,
 }
@@ -72,9 +77,12 @@ pub struct DriverCall {
 /// stack pointer farther away is on another stack.
 const DEEPEST: u64 = 16 << 20;
 
+/// A second function that is entered at the same frame within this time, ns, is one that the first went on to
+/// by a jump. A probe takes 15 us at most (single-stepped in a virtual machine).
+const JUMP_NS: u64 = 100_000;
+
 impl DriverCall {
-    /// Whether a thread with this stack pointer is inside the call. Stacks grow downwards. After a jump out
-    /// of the call (`longjmp`, a thread that is cancelled) the pointer is at or above the frame.
+    /// Whether a thread with this stack pointer is inside the call. Stacks grow downwards.
     #[inline(always)]
     #[must_use]
     pub fn is_inside(&self, stack: u64) -> bool {
@@ -82,33 +90,52 @@ impl DriverCall {
         self.frame != 0 && self.frame.wrapping_sub(stack).wrapping_sub(1) < DEEPEST
     }
 
-    /// A function begins. Returns whether the call is the outermost: what is called inside another one
-    /// belongs to that.
+    /// Whether this stack pointer shows that the call is over, whose return was not seen: a jump out of it
+    /// (`longjmp`) leaves the pointer at or above the frame.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_over(&self, stack: u64) -> bool {
+        self.frame != 0 && stack.wrapping_sub(self.frame) < DEEPEST
+    }
+
+    /// A function begins. Returns whether the call is the outermost: what is called inside another one, or
+    /// jumped to by it, belongs to that.
     #[inline(always)]
     pub fn enter(&mut self, does: Does, frame: u64, now_ns: u64, cpu_ns: u64) -> bool {
+        let is_jump = self.frame == frame && now_ns.wrapping_sub(self.entered_ns) < JUMP_NS;
         // The caller's frame of an inner call lies below that of the outer one.
-        if self.is_inside(frame) {
+        if is_jump || self.is_inside(frame) {
             return false;
         }
-        *self = Self { frame, entered_ns: now_ns, cpu_ns, does: does as u64 };
+        *self = Self { frame, entered_ns: now_ns, cpu_ns, settled_ns: now_ns, does: does as u64 };
         true
     }
 
-    /// Moves the CPU time of the open call so far into the sums.
+    /// Moves the CPU time of the open call so far into the sums: at most the time since it was done last. A
+    /// ledger that has missed a switch may take back CPU time.
     #[inline(always)]
-    pub fn settle(&mut self, sums: &mut Driver, cpu_ns: u64) {
-        sums.cpu_ns = sums.cpu_ns.wrapping_add(cpu_ns.wrapping_sub(self.cpu_ns));
+    pub fn settle(&mut self, sums: &mut Driver, now_ns: u64, cpu_ns: u64) {
+        let (more_ns, most_ns) = (cpu_ns.wrapping_sub(self.cpu_ns), now_ns.wrapping_sub(self.settled_ns));
+        if more_ns <= most_ns {
+            sums.cpu_ns = sums.cpu_ns.wrapping_add(more_ns);
+        } else if more_ns.cast_signed() > 0 {
+            sums.cpu_ns = sums.cpu_ns.wrapping_add(most_ns);
+        }
         self.cpu_ns = cpu_ns;
+        self.settled_ns = now_ns;
     }
 
     /// A function returns, with the stack pointer here. Returns whether it was the open call: an inner one's
     /// return, and one whose entry was not seen, end nothing.
     #[inline(always)]
     pub fn leave(&mut self, sums: &mut Driver, stack: u64, now_ns: u64, cpu_ns: u64) -> bool {
-        if self.frame == 0 || self.frame != stack {
+        if self.frame != stack {
+            if self.is_over(stack) {
+                self.frame = 0;
+            }
             return false;
         }
-        self.settle(sums, cpu_ns);
+        self.settle(sums, now_ns, cpu_ns);
         let ns = now_ns.wrapping_sub(self.entered_ns);
         if self.does == Does::Wait as u64 {
             sums.waited_ns = sums.waited_ns.wrapping_add(ns);
@@ -127,6 +154,7 @@ impl Driver {
     /// Counts a call that begins.
     #[inline(always)]
     pub fn count(&mut self, does: Does, bytes: u64) {
+        let bytes = if bytes > MOST_BYTES { MOST_BYTES } else { bytes };
         match does {
             Does::Wait => {
                 self.waits = self.waits.wrapping_add(1);

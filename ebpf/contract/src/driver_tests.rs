@@ -1,3 +1,5 @@
+//! Calls and returns as programs make them, with jumps and unseen returns: the open call, and the sums.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -35,11 +37,23 @@ fn a_copy_has_its_bytes_its_time_and_whether_it_blocked() {
 #[test]
 fn what_an_edge_took_is_not_counted_again() {
     let (mut call, mut sums) = entered(Does::Wait);
-    call.settle(&mut sums, 450);
-    call.settle(&mut sums, 450);
+    call.settle(&mut sums, 1_050, 450);
+    call.settle(&mut sums, 1_050, 450);
     assert_eq!(sums.cpu_ns, 50);
     assert!(call.leave(&mut sums, FRAME, 9_000, 700));
     assert_eq!(sums.cpu_ns, 300);
+}
+
+/// A switch that reached no hook is put right by the next one.
+#[test]
+fn a_ledger_that_takes_time_back_takes_none_from_the_sums() {
+    let (mut call, mut sums) = entered(Does::Wait);
+    call.settle(&mut sums, 2_000, 300);
+    assert_eq!(sums.cpu_ns, 0);
+    call.settle(&mut sums, 2_100, 9_000);
+    assert_eq!(sums.cpu_ns, 100, "no more than has passed");
+    assert!(call.leave(&mut sums, FRAME, 9_000, 9_500));
+    assert_eq!(sums.cpu_ns, 600);
 }
 
 #[test]
@@ -51,16 +65,43 @@ fn inner_calls_belong_to_the_outer_one() {
     assert_eq!((sums.cpu_ns, sums.copied_ns, sums.waited_ns), (300, 8_000, 0));
 }
 
+/// A library that passes a call on jumps, so that both functions have one frame and one return address.
+#[test]
+fn a_function_that_jumps_to_another_one_is_one_call() {
+    let (mut call, mut sums) = entered(Does::CopyIn);
+    assert!(!call.enter(Does::CopyIn, FRAME, 1_900, 420));
+    assert!(call.leave(&mut sums, FRAME, 9_000, 700));
+    assert!(!call.leave(&mut sums, FRAME, 9_100, 710), "the second return probe of the same address");
+    assert_eq!((sums.copied_ns, sums.cpu_ns), (8_000, 300));
+}
+
 /// `longjmp` leaves no return behind, and a call that was under way when the probe came no entry.
 #[test]
 fn a_call_without_a_return_or_an_entry_ends_nothing_else() {
     let (mut call, mut sums) = entered(Does::Wait);
-    assert!(!call.is_inside(FRAME + 512), "it has jumped out");
+    assert!(!call.is_inside(FRAME + 512) && call.is_over(FRAME + 512), "it has jumped out");
     assert!(call.enter(Does::Wait, FRAME + 64, 5_000, 600), "the next one, from a frame above");
     assert!(call.leave(&mut sums, FRAME + 64, 6_000, 650));
     assert_eq!(sums.cpu_ns, 50);
     assert!(!DriverCall::default().leave(&mut sums, FRAME, 1, 1));
-    assert!(!DriverCall::default().is_inside(0) && !DriverCall::default().is_inside(u64::MAX));
+    let none = DriverCall::default();
+    assert!(!none.is_inside(0) && !none.is_inside(u64::MAX) && !none.is_over(0));
+}
+
+#[test]
+fn the_next_call_from_the_same_frame_is_another_one_after_a_jump_out() {
+    let (mut call, mut sums) = entered(Does::Wait);
+    assert!(call.enter(Does::Wait, FRAME, 1_000 + JUMP_NS, 900));
+    assert!(call.leave(&mut sums, FRAME, 2_000 + JUMP_NS, 950));
+    assert_eq!((sums.waited_ns, sums.cpu_ns), (1_000, 50));
+}
+
+#[test]
+fn a_return_above_shows_that_the_call_is_over() {
+    let (mut call, mut sums) = entered(Does::Wait);
+    assert!(!call.leave(&mut sums, FRAME + 128, 6_000, 650));
+    assert!(!call.is_inside(FRAME - 8));
+    assert!(call.enter(Does::Wait, FRAME - 4_096, 7_000, 700), "a deeper one is its own");
 }
 
 #[test]
@@ -71,20 +112,24 @@ fn a_coroutine_on_another_stack_is_not_inside() {
 }
 
 proptest! {
-    /// Whatever is called and left in whatever order, the sums hold no more than the time that passed.
+    /// Whatever is called and left in whatever order, and whatever the CPU clock says, the sums hold no more
+    /// than the time that passed.
     #[test]
-    fn sums_never_exceed_what_passed(steps in prop::collection::vec((0..4_u8, 0..8_u64, 0..100_u64), 0..60)) {
-        let (mut call, mut sums, mut cpu_ns) = (DriverCall::default(), Driver::default(), 0);
-        for (kind, frame, more_ns) in steps {
-            cpu_ns += more_ns;
+    fn sums_never_exceed_what_passed(
+        steps in prop::collection::vec((0..4_u8, 0..8_u64, 0..100_u64, -200..200_i64), 0..60),
+    ) {
+        let (mut call, mut sums, mut now_ns, mut cpu_ns) = (DriverCall::default(), Driver::default(), 0, 0_u64);
+        for (kind, frame, more_ns, more_cpu_ns) in steps {
+            now_ns += more_ns;
+            cpu_ns = cpu_ns.saturating_add_signed(more_cpu_ns);
             let frame = FRAME - frame * 64;
             match kind {
-                0 => _ = call.enter(Does::Wait, frame, cpu_ns, cpu_ns),
-                1 => _ = call.enter(Does::Copy, frame, cpu_ns, cpu_ns),
-                2 if call.frame != 0 => call.settle(&mut sums, cpu_ns),
-                _ => _ = call.leave(&mut sums, frame, cpu_ns, cpu_ns),
+                0 => _ = call.enter(Does::Wait, frame, now_ns, cpu_ns),
+                1 => _ = call.enter(Does::Copy, frame, now_ns, cpu_ns),
+                2 if call.frame != 0 => call.settle(&mut sums, now_ns, cpu_ns),
+                _ => _ = call.leave(&mut sums, frame, now_ns, cpu_ns),
             }
-            prop_assert!(sums.cpu_ns <= cpu_ns && sums.waited_ns + sums.copied_ns <= cpu_ns);
+            prop_assert!(sums.cpu_ns <= now_ns && sums.waited_ns + sums.copied_ns <= now_ns);
         }
     }
 }

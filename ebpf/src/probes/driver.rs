@@ -2,7 +2,7 @@
 //!
 //! Hooks: a uprobe at the entry of each such function, and a uretprobe at its return. Exported functions of
 //! NVIDIA's library are 30 bytes that jump on through a table (535.261.03), so that no instruction of theirs
-//! returns, and only a return probe sees the end. No exception passes through these functions, which are C.
+//! returns, and only a return probe sees the end. See decision 075 for what that may cost a program.
 //! Yields sums beside the thread's ledger, and decides that a wait inside is one for the device.
 
 use aya_ebpf::{macros::uprobe, programs::ProbeContext};

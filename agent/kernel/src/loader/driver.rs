@@ -16,8 +16,10 @@ use guestscope_contract::driver::Does;
 use super::{
     LoadError,
     options::LoadOptions,
+    sandboxed,
     uprobe::{self, Spot},
 };
+use crate::health::{Outcome, Verdict};
 
 const HOOK: &str = "uprobe/driver";
 const RETURNS: &str = "driver_returns";
@@ -45,8 +47,29 @@ pub(super) fn size(loader: &mut EbpfLoader<'_>, options: &LoadOptions) {
     loader.map_max_entries("DRIVER_CALLS", if options.driver { options.slots + 1 } else { 1 });
 }
 
+/// The programs, where the hook is in place. If the kernel refuses one, the hook's verdict says so: nothing else
+/// depends on them.
+pub(super) fn load_if_wanted(ebpf: &mut Ebpf, verdicts: &mut [Verdict]) -> Option<DriverProbes> {
+    let is_ours = |verdict: &&mut Verdict| verdict.hook == HOOK && verdict.outcome == Outcome::Ok;
+    let verdict = verdicts.iter_mut().find(is_ours)?;
+    let probes = load(ebpf).map_err(|error| verdict.fail(&error.to_string())).ok()?;
+    match sandboxed::survive(probes.kind, probes.returns.as_fd()) {
+        Ok(true) => Some(probes),
+        Ok(false) => {
+            verdict.fail(
+                "on this kernel a return probe ends programs whose system calls are filtered (seccomp)",
+            );
+            None
+        }
+        Err(error) => {
+            verdict.fail(&format!("whether return probes are safe could not be tried: {error}"));
+            None
+        }
+    }
+}
+
 /// Has the kernel verify the programs; one may have been loaded as the hook.
-pub(super) fn load(ebpf: &mut Ebpf) -> Result<DriverProbes, LoadError> {
+fn load(ebpf: &mut Ebpf) -> Result<DriverProbes, LoadError> {
     let failed = |source| LoadError::Program { hook: HOOK, source };
     let mut loaded = |name: &'static str| -> Result<OwnedFd, LoadError> {
         let Some(Program::UProbe(program)) = ebpf.program_mut(name) else {

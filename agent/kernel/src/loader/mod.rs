@@ -18,6 +18,7 @@ mod options;
 mod pulse;
 mod requests;
 mod sampler;
+mod sandboxed;
 mod spin;
 mod supplied;
 mod tracked;
@@ -108,11 +109,7 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
     }
     let Prepared { mut ebpf, fidelity, .. } = prepared;
     let functions = options.functions.then(|| functions::load(&mut ebpf)).transpose()?.map(Box::new);
-    let has_driver = verdicts.iter().any(|verdict: &Verdict| {
-        let is_ours = driver_family::HOOKS.iter().any(|hook| hook.id == verdict.hook);
-        is_ours && verdict.outcome == Outcome::Ok
-    });
-    let driver = has_driver.then(|| driver::load(&mut ebpf)).transpose()?.map(Box::new);
+    let driver = driver::load_if_wanted(&mut ebpf, &mut verdicts).map(Box::new);
     let (pulses, sampler) = Default::default();
     let marks = Arc::new(marks(&ebpf)?);
     let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, sampler, marks, functions, driver };

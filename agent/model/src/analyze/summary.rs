@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, convert::Infallible};
 
-use crate::phase::{COUNTS, Request, Thread};
+use crate::phase::{COUNTS, Metric, Request, Thread};
 use crate::untrusted::Untrusted;
 
 use super::{
@@ -77,6 +77,12 @@ impl Summary {
     pub fn has_any(&self, cause: Cause) -> bool {
         self.groups.iter().any(|group| group.sums.get(cause) > 0)
             || self.processes.iter().any(|process| process.split.get(cause) > 0)
+    }
+
+    /// Whether any request was inside the driver of a graphics processor.
+    pub fn has_driver(&self) -> bool {
+        let called = |metric: Metric| self.groups.iter().any(|group| group.counts[metric as usize] > 0);
+        called(Metric::GpuWait) || called(Metric::GpuCopy)
     }
 
     /// Reads the run twice; both readings must give the same requests, in any order, with what they are asked

@@ -125,7 +125,10 @@ impl Middle {
         let (slow, usual) = (&self.own_slow[place], &self.own[place]);
         let of_one = 1.0 / self.places[ROOT].count.max(1) as f64;
         let times = self.slow as f64 * of_one;
-        let cpu = |sums: &Sums| sums.get(Cause::Account(Account::Cpu)) as f64 - sums.steal as f64;
+        // Nothing is sampled in stolen time, and inside drivers.
+        let cpu = |sums: &Sums| {
+            sums.get(Cause::Account(Account::Cpu)) as f64 - sums.steal as f64 - sums.in_driver as f64
+        };
         let more_ns = cpu(slow) - cpu(usual) * times;
         let share = |overlay: Overlay| {
             let samples = |sums: &Sums| sums.sampled[overlay as usize] as f64 / SAMPLE_NS as f64;

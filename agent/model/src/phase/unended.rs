@@ -15,6 +15,7 @@ use guestscope_contract::{
 };
 
 use super::{
+    ender::is_in_memory,
     open::Place,
     pairing::Pairing,
     stopper::Stopper,
@@ -302,8 +303,11 @@ fn account(number: u8) -> Account {
     Account::ALL.get(usize::from(number)).copied().unwrap_or(Account::Other)
 }
 
+/// Whether a thread waits in a futex: for a lock, or, inside the driver of a graphics processor, for what only
+/// another thread can tell it.
 fn is_lock(ledger: &Ledger) -> bool {
-    account(ledger.account) == Account::Lock
+    let account = account(ledger.account);
+    account == Account::Lock || account == Account::Gpu && is_in_memory(ledger.syscall)
 }
 
 fn syscall(number: u16) -> Option<u32> {

@@ -71,7 +71,8 @@ pub(super) fn cpu(page: &mut Page, group: &Group, is_sampled: bool, facts: &RunF
         format!("{words} {}{of_it}", share(count))
     };
     let texts: Vec<_> = parts.map(text).collect();
-    let mut words = format!("{} (of {} samples", texts.join(", "), thousands(all as u64));
+    let outside = if count_of(group, Metric::CpuGpu) > 0 { " outside the GPU's driver" } else { "" };
+    let mut words = format!("{} (of {} samples{outside}", texts.join(", "), thousands(all as u64));
     if some_are_missing {
         let _ = write!(words, "; {} were due", thousands(due as u64));
     }

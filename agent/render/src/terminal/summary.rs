@@ -167,10 +167,13 @@ fn driver(group: &Group) -> Vec<String> {
     }
     if copies > 0 {
         let blocking = mean_count(count_of(group, Metric::GpuCopyBlocking), group.latency.count);
-        let [to, from] = [Metric::GpuToDevice, Metric::GpuFromDevice]
-            .map(|metric| bytes(u64::try_from(each(metric)).unwrap_or(u64::MAX)));
+        // Of some copies neither way nor bytes are known.
+        let ways = [(Metric::GpuToDevice, "to it"), (Metric::GpuFromDevice, "from it")];
+        let ways = ways.into_iter().filter(|&(metric, _)| each(metric) > 0).map(|(metric, way)| {
+            format!(", {} {way}", bytes(u64::try_from(each(metric)).unwrap_or(u64::MAX)))
+        });
         let copies = mean_count(copies, group.latency.count);
-        texts.push(format!("GPU copies {copies} ({blocking} blocking, {to} to it, {from} from it)"));
+        texts.push(format!("GPU copies {copies} ({blocking} blocking{})", ways.collect::<String>()));
     }
     let on_cpu_ns = each(Metric::CpuGpu);
     if on_cpu_ns > 0 {

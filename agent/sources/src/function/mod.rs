@@ -40,9 +40,10 @@ use self::{
     place::Place,
     placed::{Placed, Probed},
     soname::has_name,
+    state::State,
     wanted::{Wanted, What},
 };
-pub(crate) use self::{found::SymbolError, state::State, symbols::exported};
+pub(crate) use self::{found::SymbolError, symbols::exported};
 use super::Kind;
 use crate::{
     guarded,

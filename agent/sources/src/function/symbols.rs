@@ -32,6 +32,8 @@ use crate::{
 const MOST_NAMES: u64 = 128 << 20;
 /// Most symbols in one table.
 const MOST_SYMBOLS: u64 = 4 << 20;
+/// The same in a library that nobody asked for: libcuda 535 exports 700 functions with 20 kB of names.
+const MOST_EXPORTED: (u64, u64) = (64 << 10, 4 << 20);
 /// Bytes of a symbol (`Elf64_Sym`).
 const SYMBOL: usize = 24;
 /// Symbols read at once.
@@ -70,14 +72,20 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn read(file: &'a File, tables: &Tables<'_>, kind: SectionType) -> Result<Option<Self>, SymbolError> {
+    /// Reads the table of this kind, if it has at most so many symbols and bytes of names.
+    fn read(
+        file: &'a File,
+        tables: &Tables<'_>,
+        kind: SectionType,
+        (most_symbols, most_names): (u64, u64),
+    ) -> Result<Option<Self>, SymbolError> {
         let Some((section, names)) = tables.with_names(kind) else { return Ok(None) };
         let range = |section: &SectionHeader64<LittleEndian>| {
             section.file_range(LittleEndian).ok_or(SymbolError::Stripped)
         };
         let ((offset, bytes), (names_at, names_bytes)) = (range(section)?, range(names)?);
         let symbols = bytes / SYMBOL as u64;
-        if symbols > MOST_SYMBOLS || names_bytes > MOST_NAMES {
+        if symbols > most_symbols || names_bytes > most_names {
             return Err(SymbolError::TooLarge);
         }
         // No more memory is allocated than the file has bytes.
@@ -130,7 +138,7 @@ impl<'a> Table<'a> {
 pub(crate) fn exported(file: &File, mut each: impl FnMut(&str, u64)) -> Result<(), SymbolError> {
     let cache = phase::cache(file).map_err(|error| SymbolError::Read(error.kind()))?;
     let tables = Tables::read(&cache).ok_or(SymbolError::NotElf)?;
-    let table = Table::read(file, &tables, SHT_DYNSYM)?.ok_or(SymbolError::Stripped)?;
+    let table = Table::read(file, &tables, SHT_DYNSYM, MOST_EXPORTED)?.ok_or(SymbolError::Stripped)?;
     table.functions(|name, is_chosen, address, _| {
         if let Some(offset) = tables.offset_of(address).filter(|_| !is_chosen) {
             each(name, offset);
@@ -149,7 +157,7 @@ pub(super) fn find(file: &File, wanted: &str) -> Result<Vec<Found>, SymbolError>
     let text_of_go = of_go.as_ref().and_then(GoTable::text).unwrap_or_default();
     let mut read = Vec::new();
     for kind in [SHT_SYMTAB, SHT_DYNSYM] {
-        read.extend(Table::read(file, &tables, kind)?.map(Names::Elf));
+        read.extend(Table::read(file, &tables, kind, (MOST_SYMBOLS, MOST_NAMES))?.map(Names::Elf));
     }
     // Go's linker omits symbols on request, but never what its runtime needs.
     if tables.with_names(SHT_SYMTAB).is_none() {

@@ -17,6 +17,7 @@ pub(super) enum Expect {
 }
 
 /// A row.
+#[expect(clippy::struct_excessive_bools, reason = "each is said of a row by itself")]
 pub(super) struct Kind {
     /// The name of the row, and of the kind that the program is asked for.
     pub(super) name: &'static str,

@@ -203,15 +203,15 @@ metrics! {
     GpuWaitTime gpu_wait_ns = operation "gpu.wait" ns, Driver, Bits64(beside.driver.waited_ns);
     /// Calls of such functions that copy memory to, from or on the device.
     GpuCopy gpu_copy = count "gpu.copy" events, Driver, Bits32(beside.driver.copies);
-    /// Those of them that kept the thread for 50 us or longer: of memory that is not pinned, mostly.
+    /// Those of them that kept the thread for 50 us or longer.
     GpuCopyBlocking gpu_copy_blocking = count "gpu.copy.blocking" events, Driver,
         Bits32(beside.driver.copies_blocking);
     /// From the entry to the return of each copy.
     GpuCopyTime gpu_copy_ns = operation "gpu.copy" ns, Driver, Bits64(beside.driver.copied_ns);
-    /// Bytes that it asked the driver to copy to the device.
+    /// Bytes that it asked the driver to copy to the device, by functions that copy this way alone.
     GpuToDevice gpu_to_device_bytes = count "gpu.to_device" bytes, Driver,
         Bits64(beside.driver.to_device_bytes);
-    /// Bytes that it asked the driver to copy from the device.
+    /// Bytes that it asked the driver to copy from the device, by functions that copy this way alone.
     GpuFromDevice gpu_from_device_bytes = count "gpu.from_device" bytes, Driver,
         Bits64(beside.driver.from_device_bytes);
     /// Samples on a CPU in the program's own code.
