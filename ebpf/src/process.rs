@@ -147,11 +147,10 @@ fn member(process: *mut Process, place: u32) -> *mut u16 {
 #[inline(always)]
 pub(crate) fn misses(tgid: u32) {
     untracked::process(tgid);
-    // SAFETY: the value is read at once.
-    let Some(number) = (unsafe { PROCESS_OF.get(tgid) }) else { return };
-    if let Some(process) = PROCESSES.get_ptr_mut(*number) {
-        // SAFETY: a process in a map value.
-        unsafe { add(&raw mut (*process).unlisted, 1) };
+    // SAFETY: the number is read at once, and the process is in a map value.
+    unsafe {
+        let process = PROCESS_OF.get(tgid).and_then(|number| PROCESSES.get_ptr_mut(*number));
+        let _ = process.map(|process| add(&raw mut (*process).unlisted, 1));
     }
 }
 

@@ -123,23 +123,6 @@ fn a_program_goes_on_as_if_nothing_had_been() {
     assert_eq!(program.finish().code(), 1000 + libc::SIGTERM);
 }
 
-/// Threads that mark while the agent makes their ledgers are from before, not untracked.
-#[test]
-fn marks_while_threads_are_adopted() {
-    let Some(ground) = Ground::new("attach::marks_while_threads_are_adopted") else { return };
-    let program = stranger(&ground, "book").words(&["marks-after", "1000"]).spawn();
-    eventually("the program marks", || ground.book().contains("marking").then_some(()));
-    let run = attach(&ground, &["--pid", &program.pid().to_string()]).spawn();
-    attached(&run);
-    run.signal(Signal::SIGINT);
-    let done = run.finish().expect(0);
-    let losses = done.losses();
-    assert!(losses.iter().all(|(key, _)| CUT.contains(&key.as_str())), "{losses:?}");
-    assert_eq!(done.seen().threads.len(), 1003);
-    program.signal(Signal::SIGTERM);
-    assert_eq!(program.finish().code(), 1000 + libc::SIGTERM);
-}
-
 /// The scenario follows from what the program's threads were allowed at the end, not when they were found.
 #[test]
 fn the_scenario_is_that_of_the_target() {

@@ -1,10 +1,14 @@
 //! What is in no number comes first: requests without an end, and marks of threads that were not tracked.
 
+use std::process::Stdio;
+
 use guestscope::folder::Folder;
+use nix::sys::signal::Signal;
 
 use crate::{
     folder::only_folder,
     ground::{Ground, eventually, subject},
+    running::Start,
 };
 
 /// What `explain` prints first, on one line.
@@ -111,4 +115,25 @@ fn where_nothing_is_hidden_the_numbers_come_first() {
     let done = ground.run_subject(&["threads", "32"]).finish().expect(0);
     assert_eq!(done.summary()["open"].as_array().map(Vec::len), Some(0));
     assert!(first_of_explain(&ground).starts_with("32 requests"), "{}", first_of_explain(&ground));
+}
+
+/// Threads that mark while `attach` makes their ledgers are from before, not untracked.
+#[test]
+fn marks_while_threads_are_adopted_are_not_untracked() {
+    let test = "hidden::marks_while_threads_are_adopted_are_not_untracked";
+    let Some(ground) = Ground::new(test) else { return };
+    let program = Start::new(&ground.path(""), &subject()).words(&["marks-after", "1000"]);
+    let program = program.environment("E2E_BOOK", ground.path("book"));
+    let program = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    eventually("the program marks", || ground.book().contains("marking").then_some(()));
+    let run = ground.command(&["attach", "--json", "--output"]).word(ground.path("runs"));
+    let run = run.words(&["--pid", &program.pid().to_string()]).spawn();
+    eventually("attached", || run.stderr().contains("attached to ").then_some(()));
+    run.signal(Signal::SIGINT);
+    let done = run.finish().expect(0);
+    let losses = done.losses();
+    assert!(losses.iter().all(|(key, _)| key.starts_with("pairing_")), "{losses:?}");
+    assert_eq!(done.seen().threads.len(), 1003);
+    program.signal(Signal::SIGTERM);
+    assert_eq!(program.finish().code(), 1000 + libc::SIGTERM);
 }

@@ -149,7 +149,7 @@ pub(crate) fn marks_after(arguments: &[String]) {
     let (idle, pause) = (number(arguments, 0), Duration::from_micros(200));
     std::thread::scope(|scope| {
         for _ in 0..idle {
-            scope.spawn(|| std::thread::park());
+            scope.spawn(std::thread::park);
         }
         for thread in 1..=2 {
             scope.spawn(move || {
