@@ -8,7 +8,7 @@ use guestscope_contract::{
     Account,
     driver::{Does, DriverCall},
     kept_by,
-    ledger::{Ledger, RUNNING},
+    ledger::Ledger,
 };
 
 use crate::{
@@ -78,7 +78,8 @@ pub(crate) fn is_inside(slot: u16, stack: impl Fn() -> u64) -> bool {
 }
 
 /// The clock, and the time that the running thread has spent on CPUs by then, without what a hypervisor took
-/// up to its last switch. Where its last switch was not seen the time since then is missing.
+/// up to its last switch. It runs whatever its ledger says: where its last switch was not seen the sum is too
+/// large by a wait, and differences within its stay on the CPU are right.
 #[inline(always)]
 fn cpu_time(ledger: *const Ledger) -> (u64, u64) {
     let (mut attempt, mut now_ns, mut cpu_ns) = (0, 0, 0);
@@ -88,13 +89,9 @@ fn cpu_time(ledger: *const Ledger) -> (u64, u64) {
             let sequence = core::ptr::read_volatile(&raw const (*ledger).sequence);
             let since_ns = core::ptr::read_volatile(&raw const (*ledger).since_ns);
             let stolen_ns = core::ptr::read_volatile(&raw const (*ledger).stolen_ns);
-            let state = core::ptr::read_volatile(&raw const (*ledger).state);
             cpu_ns = core::ptr::read_volatile((&raw const (*ledger).accounts).cast::<u64>());
             now_ns = bpf_ktime_get_ns();
-            cpu_ns = cpu_ns.wrapping_sub(stolen_ns);
-            if state == RUNNING {
-                cpu_ns = cpu_ns.wrapping_add(now_ns.wrapping_sub(since_ns));
-            }
+            cpu_ns = cpu_ns.wrapping_sub(stolen_ns).wrapping_add(now_ns.wrapping_sub(since_ns));
             if core::ptr::read_volatile(&raw const (*ledger).sequence) == sequence {
                 break;
             }

@@ -50,7 +50,9 @@ fn each_copy_of_a_library_is_followed_from_when_it_is_seen() {
             let waited_ns = phase.accounts.get(Account::Gpu) + phase.counts.cpu_gpu_ns;
             assert_eq!(phase.counts.gpu_wait, 1, "{name}: {phase:?}");
             assert!(phase.counts.gpu_wait_ns >= CALL_NS, "{name}: {phase:?}");
-            let lost_ns = phase.accounts.get(Account::Runq) + phase.accounts.get(Account::Fault);
+            let kept = [Account::Runq, Account::Throttled, Account::Fault, Account::BlockIo];
+            let kept_ns: u64 = kept.map(|account| phase.accounts.get(account)).into_iter().sum();
+            let lost_ns = kept_ns + phase.counts.steal_ns;
             assert!(waited_ns + lost_ns + 50_000 >= phase.counts.gpu_wait_ns, "{name}: {phase:?}");
             let elsewhere = [Account::Lock, Account::Poll].map(|account| phase.accounts.get(account));
             // Python's own lock, after the call.

@@ -70,6 +70,7 @@ fn compare(seen: &Seen, name: &str, number: u64) {
     // Whatever else passed inside: it stood in a run queue, or faulted.
     let not_gpu = [Account::Runq, Account::Throttled, Account::Fault, Account::BlockIo];
     let rest_ns: u64 = not_gpu.map(|account| phase.accounts.get(account)).into_iter().sum();
+    let rest_ns = rest_ns + phase.counts.steal_ns;
     let text = || format!("{} of {inside_ns} ns: {phase:?}", waited_ns(phase));
     agreement::holds(waited_ns(phase) + rest_ns + slack_ns >= inside_ns, text);
     let elsewhere = [Account::Lock, Account::Poll, Account::Sleep, Account::Other];

@@ -1,4 +1,4 @@
-"""`gpu_calls.py calls FIRST SECOND THIRD`: calls copies of a stub of CUDA's library, loaded late.
+"""`gpu_calls.py calls FIRST SECOND THIRD`: calls copies of a stub of CUDA's library, loaded one after the other.
 
 `gpu_calls.py maps FILE`: maps a file as code, as a loader does, without calling it.
 """
@@ -8,14 +8,13 @@ import ctypes
 import mmap
 import os
 import sys
+import threading
 import time
 
-import guestscope
-
 SPINS, BLOCKS = 0, 1
-#: Longer than the agent takes to see a new library: it looks every second.
-SEEN_S = 2.5
 CALL_MS = 4
+#: Of a call that is under way when the agent puts its probes there.
+LONG_MS = 2500
 
 
 def load(path):
@@ -24,11 +23,27 @@ def load(path):
     return stub
 
 
+def code(stub):
+    """The first bytes of a function: a probe changes them."""
+    return ctypes.string_at(ctypes.cast(stub.cuStreamSynchronize, ctypes.c_void_p).value, 4)
+
+
+def load_and_wait(path):
+    """The agent looks for new libraries every second."""
+    stub = load(path)
+    before = code(stub)
+    while code(stub) == before:
+        time.sleep(0.01)
+    return stub
+
+
 def synchronize(stub, order, ms):
     stub.cuStreamSynchronize(int(ms * 1e6) << 3 | order)
 
 
 def requests(name, stub, orders):
+    import guestscope
+
     for number, order in enumerate(orders, 1):
         with guestscope.request(name, number) as request:
             request.next("sync")
@@ -37,11 +52,12 @@ def requests(name, stub, orders):
 
 def calls(first, second, third):
     stub = load(first)
-    # Under way when the agent puts its probes there.
-    synchronize(stub, BLOCKS, 1e3 * SEEN_S)
+    under_way = threading.Thread(target=synchronize, args=(stub, BLOCKS, LONG_MS))
+    under_way.start()
+    # The marker's library lets the agent look at the process before it goes on.
     requests("first", stub, (SPINS, BLOCKS) * 3)
-    other, more = load(second), load(third)
-    time.sleep(SEEN_S)
+    under_way.join()
+    other, more = load_and_wait(second), load_and_wait(third)
     requests("second", other, (SPINS, BLOCKS) * 3)
     requests("third", more, (SPINS,) * 3)
     _ctypes.dlclose(more._handle)
@@ -55,10 +71,12 @@ def calls(first, second, third):
 
 def maps(path):
     with open(path, "rb") as file:
-        code = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
-    time.sleep(SEEN_S)
+        code_of_it = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+    # As above: the agent looks now.
+    import guestscope
+
     with guestscope.request("request", 1):
-        assert len(code) > 0
+        assert len(code_of_it) > 0
 
 
 {"calls": calls, "maps": maps}[sys.argv[1]](*sys.argv[2:])

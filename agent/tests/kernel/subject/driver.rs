@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{Case, Subject, clerk::clock_ns};
+use crate::{
+    Case, Subject,
+    clerk::{Clerk, clock_ns},
+};
 
 /// Cases by name.
 pub(crate) const CASES: &[Case] = &[
@@ -86,23 +89,32 @@ impl Driver {
         }
     }
 
-    /// Runs calls and notes what lies inside the stub and around it; names end with the number.
-    fn noted(self, subject: &Subject, number: u64, calls: impl FnOnce()) {
+    /// Runs calls in a phase; then notes what lay inside the stub and around it, under names that end with the
+    /// number.
+    fn book(self, subject: &Subject, clerk: &mut Clerk, number: u64, calls: impl FnOnce()) {
+        let mut notes = Vec::new();
+        clerk.book("calls", number, || notes = self.noted(number, calls));
+        // Not in the phase, whose sleeps are all inside the stub.
+        for (name, value) in notes {
+            subject.fact(&name, value);
+        }
+    }
+
+    fn noted(self, number: u64, calls: impl FnOnce()) -> Vec<(String, u64)> {
         let clocks = || [libc::CLOCK_MONOTONIC, libc::CLOCK_THREAD_CPUTIME_ID].map(clock_ns);
         // SAFETY: the functions of the stub have these types.
         let log = || unsafe { (self.log)() };
         let (before, logged) = (clocks(), log());
         calls();
         let (after, now) = (clocks(), log());
-        for (name, value) in [
+        let notes = [
             ("calls", now.calls - logged.calls),
             ("inside", now.inside_ns - logged.inside_ns),
             ("inside_cpu", now.cpu_ns - logged.cpu_ns),
             ("around", after[0] - before[0]),
             ("around_cpu", after[1] - before[1]),
-        ] {
-            subject.fact(&format!("{name}{number}"), value);
-        }
+        ];
+        notes.map(|(name, value)| (format!("{name}{number}"), value)).to_vec()
     }
 }
 
@@ -111,7 +123,7 @@ fn waits(subject: &Subject, order: usize) {
     // The pool's thread starts, and pages are touched.
     driver.waits(order);
     subject.clerk(|clerk| {
-        clerk.book("wait", 1, || driver.noted(subject, 1, || driver.waits(order)));
+        driver.book(subject, clerk, 1, || driver.waits(order));
     });
 }
 
@@ -130,8 +142,8 @@ fn copies(subject: &Subject) {
     };
     copy(BYTES, 0);
     subject.clerk(|clerk| {
-        clerk.book("block", 1, || driver.noted(subject, 1, || copy(BYTES, CALL_NS)));
-        clerk.book("at once", 2, || driver.noted(subject, 2, || copy(64, 0)));
+        driver.book(subject, clerk, 1, || copy(BYTES, CALL_NS));
+        driver.book(subject, clerk, 2, || copy(64, 0));
     });
 }
 
@@ -141,7 +153,7 @@ fn of_many(subject: &Subject) {
     subject.clerks(MANY, |thread, clerk| {
         let number = thread as u64 + 1;
         let order = if thread % 2 == 0 { BLOCK } else { BOTH };
-        clerk.book("wait", number, || driver.noted(subject, number, || driver.waits(order)));
+        driver.book(subject, clerk, number, || driver.waits(order));
     });
 }
 
