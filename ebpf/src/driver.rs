@@ -6,9 +6,9 @@
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::map, maps::Array};
 use guestscope_contract::{
     Account,
-    driver::{Does, DriverCall},
+    driver::{Does, DriverCall, Instant},
     kept_by,
-    ledger::Ledger,
+    ledger::{Ledger, RUNNING},
 };
 
 use crate::{
@@ -77,28 +77,32 @@ pub(crate) fn is_inside(slot: u16, stack: impl Fn() -> u64) -> bool {
     open_call(slot).is_some_and(|call| unsafe { (*call).is_inside(stack()) })
 }
 
-/// The clock, and the time that the running thread has spent on CPUs by then, without what a hypervisor took
-/// up to its last switch. It runs whatever its ledger says: where its last switch was not seen the sum is too
-/// large by a wait, and differences within its stay on the CPU are right.
+/// The running thread's ledger now. Its time on CPUs is without what a hypervisor took up to its last switch,
+/// and without the time since a switch that was not seen.
 #[inline(always)]
-fn cpu_time(ledger: *const Ledger) -> (u64, u64) {
-    let (mut attempt, mut now_ns, mut cpu_ns) = (0, 0, 0);
+fn instant(ledger: *const Ledger) -> Instant {
+    let mut at = Instant { now_ns: 0, cpu_ns: 0, sequence: 0 };
+    let mut attempt = 0;
     while attempt < ATTEMPTS {
         // SAFETY: a ledger in a map value; the sequence is read anew each time.
         unsafe {
-            let sequence = core::ptr::read_volatile(&raw const (*ledger).sequence);
+            at.sequence = core::ptr::read_volatile(&raw const (*ledger).sequence);
             let since_ns = core::ptr::read_volatile(&raw const (*ledger).since_ns);
             let stolen_ns = core::ptr::read_volatile(&raw const (*ledger).stolen_ns);
-            cpu_ns = core::ptr::read_volatile((&raw const (*ledger).accounts).cast::<u64>());
-            now_ns = bpf_ktime_get_ns();
-            cpu_ns = cpu_ns.wrapping_sub(stolen_ns).wrapping_add(now_ns.wrapping_sub(since_ns));
-            if core::ptr::read_volatile(&raw const (*ledger).sequence) == sequence {
+            let state = core::ptr::read_volatile(&raw const (*ledger).state);
+            let cpu_ns: u64 = core::ptr::read_volatile((&raw const (*ledger).accounts).cast());
+            at.now_ns = bpf_ktime_get_ns();
+            at.cpu_ns = cpu_ns.wrapping_sub(stolen_ns);
+            if state == RUNNING {
+                at.cpu_ns = at.cpu_ns.wrapping_add(at.now_ns.wrapping_sub(since_ns));
+            }
+            if core::ptr::read_volatile(&raw const (*ledger).sequence) == at.sequence {
                 break;
             }
         }
         attempt += 1;
     }
-    (now_ns, cpu_ns)
+    at
 }
 
 const _: () = assert!(Account::Cpu as usize == 0);
@@ -113,8 +117,7 @@ pub(crate) fn enter(ledger: *const Ledger, does: Does, frame: u64, bytes: u64) {
             return;
         };
         core::ptr::write_volatile(&raw mut DRIVER_IS_USED, 1);
-        let (now_ns, cpu_ns) = cpu_time(ledger);
-        if (*call).enter(does, frame, now_ns, cpu_ns) {
+        if (*call).enter(does, frame, instant(ledger)) {
             (*beside).driver.count(does, bytes);
         }
     }
@@ -129,8 +132,7 @@ pub(crate) fn leave(ledger: *const Ledger, stack: u64) {
         let (Some(call), Some(beside)) = (open_call(slot), BESIDE.get_ptr_mut(u32::from(slot))) else {
             return;
         };
-        let (now_ns, cpu_ns) = cpu_time(ledger);
-        (*call).leave(&mut (*beside).driver, stack, now_ns, cpu_ns);
+        (*call).leave(&mut (*beside).driver, stack, instant(ledger));
     }
 }
 
@@ -148,8 +150,7 @@ pub(crate) fn settle(ledger: *const Ledger) {
         };
         let stack = Current::saved_stack();
         if (*call).is_inside(stack) {
-            let (now_ns, cpu_ns) = cpu_time(ledger);
-            (*call).settle(&mut (*beside).driver, now_ns, cpu_ns);
+            (*call).settle(&mut (*beside).driver, instant(ledger));
         } else if (*call).is_over(stack) {
             (*call).frame = 0;
         }

@@ -70,7 +70,20 @@ pub struct DriverCall {
     /// When that was, ns of `CLOCK_MONOTONIC`.
     pub settled_ns: u64,
     /// The [`Does`] of the function.
-    pub does: u64,
+    pub does: u32,
+    /// The ledger's number of transitions then.
+    pub sequence: u32,
+}
+
+/// A thread's ledger at one instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Instant {
+    /// The clock, ns of `CLOCK_MONOTONIC`.
+    pub now_ns: u64,
+    /// The thread's time on CPUs by then, ns. What it ran for since a switch that was not seen is missing.
+    pub cpu_ns: u64,
+    /// The ledger's number of transitions.
+    pub sequence: u32,
 }
 
 /// Farthest that a call's own frames lie below its caller's: main threads' stacks have 8 MiB, others less. A
@@ -101,43 +114,48 @@ impl DriverCall {
     /// A function begins. Returns whether the call is the outermost: what is called inside another one, or
     /// jumped to by it, belongs to that.
     #[inline(always)]
-    pub fn enter(&mut self, does: Does, frame: u64, now_ns: u64, cpu_ns: u64) -> bool {
+    pub fn enter(&mut self, does: Does, frame: u64, at: Instant) -> bool {
+        let Instant { now_ns, cpu_ns, sequence } = at;
         let is_jump = self.frame == frame && now_ns.wrapping_sub(self.entered_ns) < JUMP_NS;
         // The caller's frame of an inner call lies below that of the outer one.
         if is_jump || self.is_inside(frame) {
             return false;
         }
-        *self = Self { frame, entered_ns: now_ns, cpu_ns, settled_ns: now_ns, does: does as u64 };
+        let does = does as u32;
+        *self = Self { frame, entered_ns: now_ns, cpu_ns, settled_ns: now_ns, does, sequence };
         true
     }
 
-    /// Moves the CPU time of the open call so far into the sums: at most the time since it was done last. A
-    /// ledger that has missed a switch may take back CPU time.
+    /// Moves the CPU time of the open call so far into the sums. Without a transition in between the thread
+    /// has been on its CPU all the time, whatever its ledger says. Otherwise the ledger's time counts, at most
+    /// what has passed: it has been put right meanwhile if its switch to the CPU was not seen.
     #[inline(always)]
-    pub fn settle(&mut self, sums: &mut Driver, now_ns: u64, cpu_ns: u64) {
-        let (more_ns, most_ns) = (cpu_ns.wrapping_sub(self.cpu_ns), now_ns.wrapping_sub(self.settled_ns));
-        if more_ns <= most_ns {
-            sums.cpu_ns = sums.cpu_ns.wrapping_add(more_ns);
-        } else if more_ns.cast_signed() > 0 {
+    pub fn settle(&mut self, sums: &mut Driver, at: Instant) {
+        let most_ns = at.now_ns.wrapping_sub(self.settled_ns);
+        let more_ns = at.cpu_ns.wrapping_sub(self.cpu_ns);
+        if at.sequence == self.sequence || (more_ns > most_ns && more_ns.cast_signed() > 0) {
             sums.cpu_ns = sums.cpu_ns.wrapping_add(most_ns);
+        } else if more_ns <= most_ns {
+            sums.cpu_ns = sums.cpu_ns.wrapping_add(more_ns);
         }
-        self.cpu_ns = cpu_ns;
-        self.settled_ns = now_ns;
+        self.cpu_ns = at.cpu_ns;
+        self.settled_ns = at.now_ns;
+        self.sequence = at.sequence;
     }
 
     /// A function returns, with the stack pointer here. Returns whether it was the open call: an inner one's
     /// return, and one whose entry was not seen, end nothing.
     #[inline(always)]
-    pub fn leave(&mut self, sums: &mut Driver, stack: u64, now_ns: u64, cpu_ns: u64) -> bool {
+    pub fn leave(&mut self, sums: &mut Driver, stack: u64, at: Instant) -> bool {
         if self.frame != stack {
             if self.is_over(stack) {
                 self.frame = 0;
             }
             return false;
         }
-        self.settle(sums, now_ns, cpu_ns);
-        let ns = now_ns.wrapping_sub(self.entered_ns);
-        if self.does == Does::Wait as u64 {
+        self.settle(sums, at);
+        let ns = at.now_ns.wrapping_sub(self.entered_ns);
+        if self.does == Does::Wait as u32 {
             sums.waited_ns = sums.waited_ns.wrapping_add(ns);
         } else {
             sums.copied_ns = sums.copied_ns.wrapping_add(ns);
