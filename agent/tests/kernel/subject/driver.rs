@@ -168,9 +168,9 @@ extern "C" fn ends(driver: *mut c_void) -> *mut c_void {
 fn exits(subject: &Subject) {
     let mut driver = Driver::load(subject);
     for _ in 0..4 {
-        let mut thread = 0;
-        // SAFETY: both values live until the thread has ended.
+        // SAFETY: a number or a pointer, by the C library; both values live until the thread has ended.
         unsafe {
+            let mut thread: libc::pthread_t = std::mem::zeroed();
             let made = libc::pthread_create(&raw mut thread, ptr::null(), ends, (&raw mut driver).cast());
             assert_eq!(made, 0);
             assert_eq!(libc::pthread_join(thread, ptr::null_mut()), 0);
