@@ -123,7 +123,7 @@ extern "C" fn synchronize_context() -> c_int {
     noted(|| wait(NEXT.get()))
 }
 
-/// Of pinned memory, which the handle's time says: at once if it is zero.
+/// Copies, then waits for the handle's time; with none it returns at once, as copies of pinned memory do.
 extern "C" fn copy(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
     noted(|| {
         // SAFETY: the caller's, as for CUDA's function; both are memory of the host here.

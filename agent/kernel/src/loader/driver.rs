@@ -47,8 +47,8 @@ pub(super) fn size(loader: &mut EbpfLoader<'_>, options: &LoadOptions) {
     loader.map_max_entries("DRIVER_CALLS", if options.driver { options.slots + 1 } else { 1 });
 }
 
-/// The programs, where the hook is in place. If the kernel refuses one, the hook's verdict says so: nothing else
-/// depends on them.
+/// The programs, where the hook is in place. If the kernel refuses one, the hook's verdict says so: nothing
+/// else depends on them.
 pub(super) fn load_if_wanted(ebpf: &mut Ebpf, verdicts: &mut [Verdict]) -> Option<DriverProbes> {
     let is_ours = |verdict: &&mut Verdict| verdict.hook == HOOK && verdict.outcome == Outcome::Ok;
     let verdict = verdicts.iter_mut().find(is_ours)?;

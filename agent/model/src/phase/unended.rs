@@ -303,8 +303,8 @@ fn account(number: u8) -> Account {
     Account::ALL.get(usize::from(number)).copied().unwrap_or(Account::Other)
 }
 
-/// Whether a thread waits in a futex: for a lock, or, inside the driver of a graphics processor, for what only
-/// another thread can tell it.
+/// Whether a thread waits in a futex: for a lock, or, inside the driver of a graphics processor, for what
+/// only another thread can tell it.
 fn is_lock(ledger: &Ledger) -> bool {
     let account = account(ledger.account);
     account == Account::Lock || account == Account::Gpu && is_in_memory(ledger.syscall)

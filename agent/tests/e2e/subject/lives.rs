@@ -143,8 +143,8 @@ pub(crate) fn threads(arguments: &[String]) {
     note("done");
 }
 
-/// `marks-after N`: two threads mark a request every 200 us until they are killed. They are born after N others,
-/// which do nothing.
+/// `marks-after N`: two threads mark a request every 200 us until they are killed. They are born after N
+/// others, which do nothing.
 pub(crate) fn marks_after(arguments: &[String]) {
     let (idle, pause) = (number(arguments, 0), Duration::from_micros(200));
     std::thread::scope(|scope| {

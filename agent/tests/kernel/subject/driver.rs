@@ -89,8 +89,8 @@ impl Driver {
         }
     }
 
-    /// Runs calls in a phase; then notes what lay inside the stub and around it, under names that end with the
-    /// number.
+    /// Runs calls in a phase; then notes what lay inside the stub and around it, under names that end with
+    /// the number.
     fn book(self, subject: &Subject, clerk: &mut Clerk, number: u64, calls: impl FnOnce()) {
         let mut notes = Vec::new();
         clerk.book("calls", number, || notes = self.noted(number, calls));

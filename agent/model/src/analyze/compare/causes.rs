@@ -118,8 +118,8 @@ pub(super) fn named(means: &Means, sampled: bool) -> Named {
 }
 
 /// A run without its stops beyond the reference's, and their length. A stop lies in the account with the
-/// largest excess. It has no samples, so it is taken out before samples split the CPU time; of stolen time, and
-/// of time inside drivers, only as much is left as the CPU time still exceeds the reference's.
+/// largest excess. It has no samples, so it is taken out before samples split the CPU time; of stolen time,
+/// and of time inside drivers, only as much is left as the CPU time still exceeds the reference's.
 fn without_stops(run: &Means, reference: &Means) -> (Means, f64) {
     let mut without = *run;
     let wanted = (run.pause - reference.pause).max(0.0);
