@@ -19,7 +19,8 @@ use crate::{
 const SECTOR: u64 = 512;
 /// Shorter than any wait for a device.
 const THRESHOLD: Duration = Duration::from_micros(2);
-/// On 6.18 the ends of some I/Os reach no program: 2 of 400 seen.
+/// On 6.18 the ends of some I/Os reach no program: mostly 2 of 400, once 16 of 400 on a machine where other
+/// tests ran. So this count is compared again.
 const UNSEEN_SHARE: u64 = 100;
 /// io_uring interrupts its thread's waits as a signal does, at most once for each read.
 const INTERRUPTIONS: u64 = 400;
@@ -70,7 +71,7 @@ fn the_time_of_reads_that_a_limit_holds_back_is_in_their_queue() {
         let Some(seen) = compared(Case::new(name), name, 1, 0) else { return };
         let counts = seen.request(1).counts;
         let ios = seen.book.fact("ios");
-        agreement::count_within(name, "ios", counts.block_io, (ios, ios), ios / UNSEEN_SHARE);
+        agreement::count_again_within(name, "ios", counts.block_io, (ios, ios), ios / UNSEEN_SHARE);
         let waited_ns = seen.request(1).accounts.get(Account::Fault);
         let (queue_ns, all_ns) = (counts.block_queue_ns, counts.block_queue_ns + counts.block_device_ns);
         let text = || format!("{queue_ns} in queues, {all_ns} in all, {waited_ns} waited");
@@ -92,7 +93,7 @@ fn reads_by_io_uring_are_their_threads(#[case] name: &'static str) {
         agreement::count(name, "reads", counts.block_read, (reads, reads));
         let bytes = sectors * SECTOR;
         agreement::count(name, "bytes", counts.block_read_bytes, (bytes, bytes));
-        agreement::count_within(name, "ios", counts.block_io, (ios, ios), ios / UNSEEN_SHARE);
+        agreement::count_again_within(name, "ios", counts.block_io, (ios, ios), ios / UNSEEN_SHARE);
         let waits = seen.waits_in(1).into_iter().filter(|wait| wait.account == Account::Poll);
         let waits: Vec<&Wait> = waits.collect();
         let in_flight: Vec<InFlight> =
