@@ -46,8 +46,9 @@ pub struct Limited<'a> {
     pub cause: Cause,
     /// The limit.
     pub limit: &'a Limit,
-    /// Whether it is known by threads of the run that were in each other's way, not by idle CPUs.
-    pub is_crowded: bool,
+    /// The part of the CPU time meanwhile that threads of the run had, 0 to 1: it is known by these, which
+    /// were in each other's way, and not by idle CPUs.
+    pub crowded: Option<f64>,
 }
 
 /// Limits that explain the causes of slow requests, or a large part of all of them; most important first,
@@ -149,7 +150,7 @@ fn chosen(cause: Cause, limits: &[Limit], is_it: impl Fn(&Limit) -> bool) -> Vec
         let mut of_kind: Vec<&Limit> =
             limits.iter().filter(|limit| limit.kind == kind && is_it(limit)).collect();
         of_kind.sort_by_key(|limit| std::cmp::Reverse((limit.hits, limit.hit_ns)));
-        found.extend(of_kind.into_iter().map(|limit| Limited { cause, limit, is_crowded: false }));
+        found.extend(of_kind.into_iter().map(|limit| Limited { cause, limit, crowded: None }));
     }
     found
 }

@@ -7,6 +7,7 @@
 use guestscope_contract::Account;
 
 use super::{
+    ending::WORTH,
     explained::Explained,
     whose::{Circle, Whose},
 };
@@ -15,8 +16,8 @@ use crate::{
     limits::{Kind, Limit},
 };
 
-/// Part of the used CPU time that threads of the run have at least.
-const OWN: f64 = 0.5;
+/// Part of the used CPU time that threads of the run have at least: as much as for advice on them.
+const OWN: f64 = WORTH;
 /// Part of the group's waits for CPUs that threads with the limit have at least.
 const ENOUGH: f64 = 0.25;
 
@@ -30,12 +31,13 @@ impl Explained {
             ns.fold(0, u64::saturating_add) as f64
         };
         let own_ns = of(|whose| matches!(whose, Whose::Own | Whose::Sibling));
-        if own_ns <= 0.0 || own_ns < of(|_| true) * OWN {
+        let own = own_ns / of(|_| true).max(1.0);
+        if own < OWN {
             return None;
         }
         let limit =
             limits.iter().filter(|limit| limit.kind == Kind::Cpus).max_by_key(|limit| limit.hit_ns)?;
         let is_enough = limit.hit_ns as f64 >= group.sums.get(cause) as f64 * ENOUGH;
-        (limit.hit_ns > 0 && is_enough).then_some(Limited { cause, limit, is_crowded: true })
+        (limit.hit_ns > 0 && is_enough).then_some(Limited { cause, limit, crowded: Some(own) })
     }
 }

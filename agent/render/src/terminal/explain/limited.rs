@@ -5,7 +5,7 @@ use guestscope_contract::Account;
 use crate::{
     analyze::{
         Cause, Group, Limited, advice, behind_others,
-        explain::{Advised, Circle, Explained, Naming},
+        explain::{Advised, Circle, Explained, Naming, Whose},
         explaining, limited,
     },
     health::Fidelity,
@@ -61,20 +61,22 @@ pub(super) fn found<'a>(
 pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
     let mut told: Vec<&Limit> = Vec::new();
     advised.retain_mut(|one| {
-        let limited = found.iter().find(|limited| limited.cause.name() == one.cause);
-        let advice = limited.and_then(|limited| advice::for_limit(limited.limit, limited.is_crowded));
+        let limited = found.iter().find(|limited| is_behind(limited, one));
+        let advice = limited.and_then(|limited| advice::for_limit(limited.limit, limited.crowded.is_some()));
         let Some((limited, advice)) = limited.zip(advice) else { return true };
         let is_new = told.iter().all(|known| !std::ptr::eq(*known, limited.limit));
         told.push(limited.limit);
         one.advice = advice;
         is_new
     });
-    // A limit that is behind none of the causes: it keeps others from running, or slows all requests alike.
-    let is_told = |limited: &&Limited<'_>| advised.iter().any(|one| one.cause == limited.cause.name());
-    let others = found.iter().find(|limited| matches!(limited.cause, Cause::Helper(_)) && !is_told(limited));
+    // A limit that is behind none of the causes: it keeps others from running, slows all requests alike, or
+    // several processes are in each other's way of which none had much of the CPUs.
+    let is_told = |limited: &&Limited<'_>| advised.iter().any(|one| is_behind(limited, one));
+    let is_more = |one: &Limited<'_>| matches!(one.cause, Cause::Helper(_)) || one.crowded.is_some();
+    let others = found.iter().find(|limited| is_more(limited) && !is_told(limited));
     let first = others.or_else(|| found.first().filter(|_| advised.is_empty()));
     if let Some(first) = first
-        && let Some(advice) = advice::for_limit(first.limit, first.is_crowded)
+        && let Some(advice) = advice::for_limit(first.limit, first.crowded.is_some())
     {
         // The first cause keeps the first place, or places.
         let place = advised.iter().take_while(|one| one.cause == advised[0].cause).count();
@@ -82,6 +84,14 @@ pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
             .insert(place, Advised { cause: first.cause.name(), group: None, naming: Naming::Limit, advice });
         advised.truncate(MOST);
     }
+}
+
+/// Whether a limit is behind a cause: one under which threads of the run are in each other's way is not
+/// behind the CPU time of strangers, nor behind busy-waiting.
+fn is_behind(limited: &Limited<'_>, one: &Advised) -> bool {
+    let is_spinning = one.advice.key == advice::OWN_SPINNING;
+    let is_of_run = matches!(one.group, None | Some(Whose::Own | Whose::Sibling)) && !is_spinning;
+    limited.cause.name() == one.cause && (limited.crowded.is_none() || is_of_run)
 }
 
 /// `in group /a/b`, and which group above it has the quota that ran out, if that is known.
@@ -174,7 +184,7 @@ mod tests {
         let limit = Limit { kind: Kind::Memory, ..quota("memory.max", "/p", 5) };
         let causes = [Cause::Account(Account::Fault), Cause::Overlay(Overlay::Fault)];
         let found: Vec<Limited<'_>> =
-            causes.map(|cause| Limited { cause, limit: &limit, is_crowded: false }).into();
+            causes.map(|cause| Limited { cause, limit: &limit, crowded: None }).into();
         let of = |cause: Cause| Advised {
             cause: cause.name(),
             group: None,
@@ -193,6 +203,35 @@ mod tests {
         advise(&mut advised, &found);
         assert_eq!(keys(&advised), ["cpu.fault by limit.memory"]);
         assert_eq!(crate::analyze::each_once(found).len(), 1);
+    }
+
+    /// Advice on strangers and on busy-waiting stays beside that on a mask under which threads of the run are
+    /// in each other's way.
+    #[rstest]
+    #[case::siblings(Some(Whose::Sibling), "runq.sibling", &["runq", "limit.mask.crowded"])]
+    #[case::spinning(
+        Some(Whose::Own),
+        advice::OWN_SPINNING,
+        &["runq", advice::OWN_SPINNING, "limit.mask.crowded"]
+    )]
+    #[case::nobody_had_much(None, "", &["runq", "limit.mask.crowded"])]
+    fn a_crowded_mask_is_not_behind_strangers(
+        #[case] group: Option<Whose>,
+        #[case] key: &str,
+        #[case] expected: &[&str],
+    ) {
+        let cause = Cause::Account(Account::Runq);
+        let limit = Limit { kind: Kind::Cpus, ..Limit::default() };
+        let found = [Limited { cause, limit: &limit, crowded: Some(0.4) }];
+        let of = |group, key| {
+            let advice = advice::for_cause(key)?;
+            Some(Advised { cause: cause.name(), group, naming: Naming::Tail, advice })
+        };
+        let mut advised: Vec<Advised> =
+            [of(Some(Whose::Stranger), "runq"), of(group, key)].into_iter().flatten().collect();
+        advise(&mut advised, &found);
+        let keys: Vec<&str> = advised.iter().map(|one| one.advice.key.as_str()).collect();
+        assert_eq!(keys, expected);
     }
 
     #[test]

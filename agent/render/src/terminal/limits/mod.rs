@@ -26,8 +26,11 @@ pub(super) fn lines(page: &mut Page, group: &Group, limits: &[Limit]) {
 }
 
 /// `cpu.fault: memory.max of /a, 300 MB, was hit 1,512 times (memory.events)`; names are as others gave them.
-pub(super) fn words(Limited { cause, limit, is_crowded }: &Limited<'_>) -> String {
-    let meanwhile = if *is_crowded { "; threads of this run had the CPUs meanwhile" } else { "" };
+pub(super) fn words(Limited { cause, limit, crowded }: &Limited<'_>) -> String {
+    let meanwhile = crowded.map(|share| {
+        format!("; threads of this run had {} of the CPU time that was waited for", percent(share))
+    });
+    let meanwhile = meanwhile.unwrap_or_default();
     let of = if let Cause::Helper(account) = cause {
         format!("{} of threads that were waited for", account.name())
     } else {
@@ -145,7 +148,7 @@ pub(super) struct LimitJson<'a> {
 }
 
 pub(super) fn json<'a>(limited: &Limited<'a>) -> LimitJson<'a> {
-    let Limited { cause, limit, is_crowded } = *limited;
+    let Limited { cause, limit, crowded } = *limited;
     LimitJson {
         cause: cause.name(),
         kind: limit.kind.name(),
@@ -157,7 +160,7 @@ pub(super) fn json<'a>(limited: &Limited<'a>) -> LimitJson<'a> {
         cpus: &limit.cpus,
         other_cpus: &limit.other_cpus,
         other_cpus_idle: (limit.kind == Kind::Cpus).then(|| limit.idle_cpus()),
-        crowded: (limit.kind == Kind::Cpus).then_some(is_crowded),
+        crowded: (limit.kind == Kind::Cpus).then_some(crowded.is_some()),
         hits: limit.hits,
         hit_ns: limit.hit_ns,
         periods: limit.periods,

@@ -47,8 +47,16 @@ const RUNQ: Cause = Cause::Account(Account::Runq);
 #[case::cpuset(RUNQ, Limit { file: "cpuset.cpus".to_owned(), group: "/p".to_owned(), ..mask("0", "1", 9_600_000_000) },
     "runq: threads with cpuset.cpus of /p, CPU 0 alone, stood in its run queue for 12.0 s; CPU 1 was idle for 80.0 % of that")]
 fn each_limit_has_its_words(#[case] cause: Cause, #[case] limit: Limit, #[case] expected: &str) {
-    let limited = Limited { cause, limit: &limit, is_crowded: false };
+    let limited = Limited { cause, limit: &limit, crowded: None };
     assert_eq!(words(&limited), expected);
     let json = serde_json::to_value(json(&limited)).unwrap();
     assert_eq!((json["text"].as_str(), json["hits"].as_u64()), (Some(expected), Some(limit.hits)));
+}
+
+/// Where threads of the run had the CPUs, how much of them.
+#[test]
+fn threads_in_each_others_way() {
+    let limit = mask("0", "1", 0);
+    let text = words(&Limited { cause: RUNQ, limit: &limit, crowded: Some(0.41) });
+    assert!(text.ends_with("; threads of this run had 41.0 % of the CPU time that was waited for"), "{text}");
 }

@@ -18,7 +18,8 @@ use crate::{
 #[rstest]
 #[case::own([9, 0, 0, 1], 160, true)]
 #[case::workers([0, 6, 0, 4], 160, true)]
-#[case::strangers([4, 0, 0, 6], 160, false)]
+#[case::beside_strangers([2, 1, 0, 7], 160, true)]
+#[case::strangers([1, 1, 0, 8], 160, false)]
 #[case::agent([0, 0, 9, 1], 160, false)]
 #[case::threads_without_the_limit([9, 0, 0, 1], 140, false)]
 #[case::nobody([0, 0, 0, 0], 160, false)]
@@ -39,7 +40,7 @@ fn threads_in_each_others_way(#[case] used_ms: [u64; 4], #[case] hit_ms: u64, #[
     let found = explanation.groups[0].crowded(group, circle, &limits);
     assert_eq!(found.is_some(), is_it, "{found:?}");
     if let Some(found) = found {
-        assert!(found.limit.kind == Kind::Cpus && found.is_crowded);
+        assert!(found.limit.kind == Kind::Cpus && found.crowded.is_some());
         assert_eq!(found.cause, Cause::Account(Account::Runq));
     }
 }

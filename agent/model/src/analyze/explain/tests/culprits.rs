@@ -41,23 +41,25 @@ fn a_wait_for_a_cpu_is_of_those_who_used_it_by_their_time() {
 /// Each group that had a quarter of the time gets its advice, the largest first; pools that spin get that of
 /// their library.
 #[rstest]
-#[case::strangers([1, 0, 0, 9], 0, &[(Whose::Stranger, "Others had the CPUs")])]
-#[case::own([9, 1, 1, 0], 0, &[(Whose::Own, "Its own threads had the CPUs: start fewer")])]
-#[case::own_second([4, 0, 0, 6], 0, &[(Whose::Stranger, "Others had"), (Whose::Own, "Its own threads had")])]
-#[case::spinning([4, 0, 0, 6], 90, &[(Whose::Stranger, "Others had"), (Whose::Own, "Its own threads had the CPUs, and waited there by spinning: ONNX")])]
-#[case::hardly_spinning([9, 0, 0, 0], 20, &[(Whose::Own, "Its own threads had the CPUs: start fewer")])]
-#[case::siblings([0, 8, 0, 2], 90, &[(Whose::Sibling, "Other processes of the same run")])]
-#[case::agent([1, 0, 8, 1], 0, &[(Whose::Agent, "guestscope itself")])]
+#[case::strangers([10, 0, 0, 90], 0, &[(Whose::Stranger, "Others had the CPUs")])]
+#[case::own([90, 10, 10, 0], 0, &[(Whose::Own, "Its own threads had the CPUs: start fewer")])]
+#[case::own_second([40, 0, 0, 60], 0, &[(Whose::Stranger, "Others had"), (Whose::Own, "Its own threads had")])]
+#[case::spinning([40, 0, 0, 60], 90, &[(Whose::Stranger, "Others had"), (Whose::Own, "Its own threads had the CPUs, and waited there by spinning: ONNX")])]
+#[case::spinning_beside_strangers([10, 0, 0, 90], 90, &[(Whose::Stranger, "Others had"), (Whose::Own, "Its own threads had the CPUs, and waited there by spinning: ONNX")])]
+#[case::spinning_a_little([5, 0, 0, 95], 90, &[(Whose::Stranger, "Others had")])]
+#[case::hardly_spinning([90, 0, 0, 0], 20, &[(Whose::Own, "Its own threads had the CPUs: start fewer")])]
+#[case::siblings([0, 80, 0, 20], 90, &[(Whose::Sibling, "Other processes of the same run")])]
+#[case::agent([10, 0, 80, 10], 0, &[(Whose::Agent, "guestscope itself")])]
 fn advice_follows_from_who_had_the_cpu(
-    #[case] used_ms: [u64; 4],
+    #[case] used: [u64; 4],
     #[case] spinning: u64,
     #[case] expected: &[(Whose, &str)],
 ) {
     let requests = run_with(Account::Runq, 60_000_000);
     let mut one = wait(&requests[94], Account::Runq, [0, 0, 10_000_000]);
     let pids = [one.thread.tgid, 801, 802, 803];
-    let user = |(pid, ms)| QueueUser { comm: "some".into(), pid, ns: ms * 1_000_000 };
-    one.users.listed = pids.into_iter().zip(used_ms).filter(|(_, ms)| *ms > 0).map(user).collect();
+    let user = |(pid, tenths)| QueueUser { comm: "some".into(), pid, ns: tenths * 100_000 };
+    one.users.listed = pids.into_iter().zip(used).filter(|(_, tenths)| *tenths > 0).map(user).collect();
     let mut explanation = with_waits(explain(&requests, Wanted::Slowest(10)), vec![one]);
     explanation.circle.agent_pid = Some(802);
     explanation.circle.spun = vec![("libonnxruntime", 7)];
