@@ -42,6 +42,8 @@ pub struct GpuDevice {
     pub readings: u64,
     /// Mean.
     pub utilization_percent: Option<u64>,
+    /// Mean of the readings while requests ran.
+    pub serving_percent: Option<u64>,
     /// Mean.
     pub memory_utilization_percent: Option<u64>,
     /// Largest.
@@ -58,11 +60,19 @@ pub struct GpuDevice {
     pub throttled_by: Vec<String>,
 }
 
+impl GpuRecord {
+    /// How busy the busiest device was while requests ran, percent.
+    pub fn serving_percent(&self) -> Option<u64> {
+        self.devices.iter().filter_map(|device| device.serving_percent).max()
+    }
+}
+
 impl GpuDevice {
     /// Takes over the totals of its readings.
     pub fn used(&mut self, total: &GpuUse) {
         self.readings = total.readings;
         self.utilization_percent = total.utilization_percent;
+        self.serving_percent = total.serving_percent;
         self.memory_utilization_percent = total.memory_utilization_percent;
         self.memory_used_bytes = total.memory_used_bytes;
         self.clock_sm_mhz = total.clock_sm_mhz;

@@ -13,6 +13,7 @@
 //! | `no-devices`    | there is none; initialisation without the flag for that fails                      |
 //! | `unsupported`   | no question about a device is supported                                            |
 //! | `no-driver`     | initialisation says that the driver is not loaded                                  |
+//! | `idle`          | works, and no device is ever busy                                                  |
 //! | `old-driver`    | as a driver before 510, the second version of the question for memory does not exist |
 //!
 //! Any other value aborts the process with a message, so that a typing error in a test cannot pass.
@@ -33,6 +34,7 @@ pub(crate) enum Behaviour {
     Unsupported,
     NoDriver,
     OldDriver,
+    Idle,
 }
 
 /// The behaviour that the environment chose.
@@ -62,6 +64,7 @@ fn named(word: &str) -> Option<Behaviour> {
         ("unsupported", None) => Behaviour::Unsupported,
         ("no-driver", None) => Behaviour::NoDriver,
         ("old-driver", None) => Behaviour::OldDriver,
+        ("idle", None) => Behaviour::Idle,
         _ => return None,
     })
 }

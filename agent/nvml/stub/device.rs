@@ -212,8 +212,9 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, out: *mut
     if let Ok(index) = found(device) {
         READINGS_OF[index].fetch_add(1, Ordering::Relaxed);
     }
+    let is_idle = behaviour::chosen() == Behaviour::Idle;
     let utilization = |_, values: Values| Utilization {
-        gpu: values.utilization_percent,
+        gpu: if is_idle { 0 } else { values.utilization_percent },
         memory: values.memory_utilization_percent,
     };
     // SAFETY: the caller's promise is the same.

@@ -173,6 +173,7 @@ fn facts(
         fidelity: Fidelity::ALL.into_iter().find(|one| one.name() == manifest.fidelity),
         cpu_quota: quota(manifest),
         limits: manifest.limits_seen.clone(),
+        gpu_serving_percent: manifest.gpu.serving_percent(),
         same_syscalls: manifest.arch == std::env::consts::ARCH,
         is_open: manifest.state == State::Running,
         has_all_waits,

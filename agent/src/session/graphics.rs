@@ -66,8 +66,9 @@ impl Graphics {
         self.last = sample;
     }
 
-    pub(super) fn add(&mut self, reading: GpuReading) {
-        self.tallies.entry(reading.device).or_default().add(&reading, CLOCKS_HELD);
+    /// Takes a reading. `is_serving`: whether requests ran then.
+    pub(super) fn add(&mut self, reading: GpuReading, is_serving: bool) {
+        self.tallies.entry(reading.device).or_default().add(&reading, CLOCKS_HELD, is_serving);
         self.rows.push(Sample { gpu: Some(reading), ..self.last });
     }
 

@@ -7,7 +7,10 @@ impl<F: RecordSource> Session<F> {
     /// Keeps a reading.
     pub(crate) fn gpu(&mut self, news: News) {
         match news {
-            News::Reading(reading) => return self.graphics.add(reading),
+            News::Reading(reading) => {
+                let is_serving = self.feed.pairing().has_requests();
+                return self.graphics.add(reading, is_serving);
+            }
             News::Known(hello) => self.graphics.known(&hello),
             News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),
             News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),

@@ -57,6 +57,10 @@ pub const ON_THE_WAY: &str = "net.way";
 const STOPPED: [&str; 3] = ["stopped.signal", "stopped.debugger", "stopped.freezer"];
 /// Key of the advice on collections of garbage.
 pub const COLLECTOR: &str = "cpu.collector";
+/// Key of the advice on graphics processors that wait for launches.
+pub const LAUNCH: &str = "gpu.launch";
+/// Key of the advice on those that wait for input.
+pub const INPUT: &str = "gpu.input";
 /// Key of the advice on moves between caches.
 pub const MIGRATION: &str = "migration";
 /// Key of the advice on busy-waiting of the request's own threads, where the library is known.
@@ -118,7 +122,7 @@ pub const fn of_stops(by: Stopper) -> &'static str {
 }
 
 /// Returns the advice for a limit that was hit; it names the file and the group that have it. `is_crowded` is
-/// that of [`Limited`](super::Limited::is_crowded).
+/// that of [`Limited`](super::Limited::crowded).
 pub fn for_limit(limit: &Limit, is_crowded: bool) -> Option<Advice> {
     let is_mask = limit.kind == Kind::Cpus && limit.group.is_empty();
     let advice = TABLE.get(match (is_mask, is_crowded) {
@@ -250,6 +254,8 @@ mod tests {
 
     /// Those on a phase and on a system call with names of their own.
     const OF_NAMES: [&str; 3] = [COLLECTOR, YIELDS, SPINNING_AS_TOLD];
+    /// Those on devices that are kept waiting.
+    const OF_DEVICES: [&str; 2] = [LAUNCH, INPUT];
     /// Those on requests without an end.
     const OF_HUNG: [&str; 3] = [ALONE, FORKED, DEADLOCK];
 
@@ -258,7 +264,7 @@ mod tests {
         let table = parse(TEXT).expect("the table is ours");
         let of_counts =
             OF_COUNTS.into_iter().chain(OF_LIMITS).chain(OF_USERS).chain(OF_WAITS).chain(OF_SPINNERS);
-        let of_counts = of_counts.chain(STOPPED).chain(OF_NAMES).chain(OF_HUNG);
+        let of_counts = of_counts.chain(STOPPED).chain(OF_NAMES).chain(OF_HUNG).chain(OF_DEVICES);
         let causes: Vec<&str> = Cause::all().map(Cause::name).chain(of_counts).collect();
         for cause in &causes {
             assert!(for_cause(cause).is_some(), "no advice for {cause}");
@@ -275,7 +281,13 @@ mod tests {
 
     #[test]
     fn every_advice_is_short_and_says_who_says_so() {
-        let known = ["kernel documentation: ", "measured: ", "MLPerf LoadGen, ", "Python documentation, "];
+        let known = [
+            "kernel documentation: ",
+            "measured: ",
+            "MLPerf LoadGen, ",
+            "Python documentation, ",
+            "PyTorch's documentation, ",
+        ];
         let authors: Vec<String> = STUDIES.iter().map(|(_, authors)| format!("{authors}: ")).collect();
         for (cause, Advice { text, source, .. }) in parse(TEXT).expect("the table is ours") {
             assert!(text.ends_with('.') && text.len() <= 220 && text.is_ascii(), "{cause}: {text}");

@@ -44,6 +44,8 @@ pub struct GpuUse {
     pub readings: u64,
     /// Mean.
     pub utilization_percent: Option<u64>,
+    /// Mean of the readings while requests ran.
+    pub serving_percent: Option<u64>,
     /// Mean.
     pub memory_utilization_percent: Option<u64>,
     /// Largest.
@@ -65,6 +67,7 @@ pub struct GpuUse {
 pub struct GpuTally {
     readings: u64,
     utilization: Mean,
+    serving: Mean,
     memory_utilization: Mean,
     power: Mean,
     memory_used_bytes: Option<u64>,
@@ -95,10 +98,12 @@ impl Mean {
 }
 
 impl GpuTally {
-    /// Adds a reading; `held` are the reasons that throttle clocks, the others are ignored.
-    pub fn add(&mut self, reading: &GpuReading, held: u64) {
+    /// Adds a reading; `held` are the reasons that throttle clocks, the others are ignored. `is_serving`:
+    /// whether requests ran then.
+    pub fn add(&mut self, reading: &GpuReading, held: u64, is_serving: bool) {
         self.readings += 1;
         self.utilization.add(reading.utilization_percent);
+        self.serving.add(reading.utilization_percent.filter(|_| is_serving));
         self.memory_utilization.add(reading.memory_utilization_percent);
         self.power.add(reading.power_mw);
         self.memory_used_bytes = self.memory_used_bytes.max(reading.memory_used_bytes);
@@ -115,6 +120,7 @@ impl GpuTally {
         GpuUse {
             readings: self.readings,
             utilization_percent: self.utilization.value(),
+            serving_percent: self.serving.value(),
             memory_utilization_percent: self.memory_utilization.value(),
             memory_used_bytes: self.memory_used_bytes,
             clock_sm_mhz: self.clock_sm_mhz,
@@ -147,7 +153,7 @@ impl GpuReadings {
         let first = self.0.partition_point(|reading| reading.time_ns < start_ns.saturating_sub(STALE_NS));
         for reading in self.0.range(first..).take_while(|reading| reading.time_ns <= end_ns) {
             if reading.time_ns >= start_ns {
-                inside.entry(reading.device).or_default().add(reading, held);
+                inside.entry(reading.device).or_default().add(reading, held, true);
             } else if end_ns - reading.time_ns <= STALE_NS {
                 before.insert(reading.device, reading);
             }
@@ -155,7 +161,7 @@ impl GpuReadings {
         for (device, reading) in before {
             inside.entry(device).or_insert_with(|| {
                 let mut tally = GpuTally::default();
-                tally.add(reading, held);
+                tally.add(reading, held, true);
                 tally
             });
         }
@@ -172,8 +178,18 @@ mod tests {
     #[test]
     fn what_a_driver_does_not_tell_stays_unknown() {
         let mut tally = GpuTally::default();
-        tally.add(&GpuReading::default(), 0);
+        tally.add(&GpuReading::default(), 0, true);
         assert_eq!(tally.total(), GpuUse { readings: 1, ..GpuUse::default() });
+    }
+
+    #[test]
+    fn what_is_busy_without_requests_is_not_serving() {
+        let mut tally = GpuTally::default();
+        for (percent, is_serving) in [(90, false), (10, true), (20, true)] {
+            let utilization_percent = Some(percent);
+            tally.add(&GpuReading { utilization_percent, ..GpuReading::default() }, 0, is_serving);
+        }
+        assert_eq!((tally.total().utilization_percent, tally.total().serving_percent), (Some(40), Some(15)));
     }
 
     proptest! {
@@ -189,7 +205,7 @@ mod tests {
                     throttle_reasons: Some(reasons),
                     ..GpuReading::default()
                 };
-                tally.add(&reading, 0x66);
+                tally.add(&reading, 0x66, false);
             }
             let total = tally.total();
             let mean = all.iter().map(|one| one.0 as f64).sum::<f64>() / all.len() as f64;

@@ -143,6 +143,11 @@ impl Pairing {
         std::mem::take(&mut self.outputs)
     }
 
+    /// Whether any request is open.
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
     /// Threads that have not ended, and the slots of their ledgers.
     pub fn live_threads(&self) -> impl Iterator<Item = (ThreadId, u16)> + '_ {
         self.threads.iter().map(|(id, state)| (id, state.slot))

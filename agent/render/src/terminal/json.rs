@@ -29,6 +29,7 @@ use super::{
     limits::{self, LimitJson},
     restored::{self, RestoredJson},
     sources::{self, SourceJson},
+    starved::{self, StarvedJson},
     threads::{self, ThreadsJson},
     units::hex,
     unseen,
@@ -82,6 +83,9 @@ struct GroupJson<'a> {
     latency: QuantilesJson,
     throughput_per_s: f64,
     headline: HeadlineJson,
+    /// What keeps the graphics processor waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_waits_for: Option<StarvedJson>,
     /// Limits that explain causes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<LimitJson<'a>>,
@@ -266,6 +270,7 @@ fn group<'a>(group: &'a Group, facts: &'a RunFacts) -> GroupJson<'a> {
         latency: quantiles(&group.latency),
         throughput_per_s: group.throughput_per_s,
         headline: headline_json(group, &group.headline, facts.cpu_quota.as_ref()),
+        gpu_waits_for: starved::json(group, facts.gpu.serving_percent()),
         limits: limited(group, &facts.limits).iter().map(limits::json).collect(),
         time: time(&group.sums),
         counts: counts(&group.counts, group.sums.pause),

@@ -31,6 +31,7 @@ mod restored;
 mod self_test;
 mod slowest;
 mod sources;
+mod starved;
 mod style;
 mod summary;
 mod tables;

@@ -26,7 +26,7 @@ use super::{
     page::{Emphasis, Page, Piece},
     restored,
     slowest::{notes, slowest},
-    sources,
+    sources, starved,
     style::Style,
     tables::{phases, processes, sums_of},
     text::{plain, quoted},
@@ -102,6 +102,7 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, health: &Healt
     };
     page.sentence(&headline_of(group, &group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     page.sentence(&mean(group), Emphasis::None);
+    starved::line(page, group, facts.gpu.serving_percent());
     limits::lines(page, group, &facts.limits);
     page.blank();
     phases(page, group);

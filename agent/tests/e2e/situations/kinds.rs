@@ -32,6 +32,8 @@ pub(super) struct Kind {
     pub(super) is_beside: bool,
     /// Whether the program calls a stub of CUDA's library.
     pub(super) has_driver: bool,
+    /// Whether its device is never busy.
+    pub(super) is_idle: bool,
     /// Whether the fault is partly work of the program's own.
     pub(super) has_own_work: bool,
     /// Whether it is judged with all other end-to-end tests.
@@ -58,6 +60,7 @@ impl Kind {
             options: &[],
             is_beside: false,
             has_driver: false,
+            is_idle: false,
             has_own_work: false,
             is_quick: false,
         }
@@ -85,6 +88,10 @@ impl Kind {
         Self { has_driver: true, ..self }
     }
 
+    const fn with_idle_driver(self) -> Self {
+        Self { has_driver: true, is_idle: true, ..self }
+    }
+
     const fn never(self, never: Texts) -> Self {
         Self { never, ..self }
     }
@@ -97,6 +104,11 @@ impl Kind {
 const ALONE: &str = "serve 41 (pid *), for * in tokenize, waiting in futex (lock)*no other thread of its process, \
                      forked from process *, was alive*advice A fork copies one thread alone";
 const LOCKED: &str = "serve 41 (pid *), for * in insert, waiting in futex (lock)*waited for a lock as well";
+
+const LAUNCHES: &str = "launch-bound: the GPU was busy for 0 % of the time in which requests ran, and these \
+                        computed outside its driver for * % of theirs";
+const INPUT: &str = "input-bound: the GPU was busy for 0 % of the time in which requests ran, and these waited \
+                     in data for * % of theirs";
 
 /// What a stop by a signal is blamed on, and the thread that sent SIGCONT is not.
 const STOPPED: &str = "stopped by a signal, continued by thread {stopper_pid} (stopper)";
@@ -193,6 +205,13 @@ pub(super) const KINDS: &[Kind] = &[
         .with_driver()
         .quick(),
     kind("gpu-copies", &["cpu.gpu"], &["copies that blocked"], &["cpu.gpu"]).with_driver(),
+    said("gpu-launches", &[LAUNCHES], &[LAUNCHES, "advice The GPU is idle for most of each request"])
+        .never(&["input-bound"])
+        .with_idle_driver()
+        .quick(),
+    said("gpu-input", &[INPUT], &[INPUT, "advice The GPU is idle while requests wait for their input"])
+        .never(&["launch-bound"])
+        .with_idle_driver(),
     // Limits of control groups.
     kind("quota", &["throttled"], &["{group}"], &["limit.quota"]).quick(),
     kind("quota-above", &["throttled"], &["{group}"], &["limit.quota"]),

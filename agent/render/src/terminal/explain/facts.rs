@@ -26,6 +26,8 @@ pub struct ExplainFacts {
     pub cpu_quota: Option<CpuQuota>,
     /// Limits on the observed processes.
     pub limits: Vec<Limit>,
+    /// How busy the busiest graphics processor was while requests ran, percent.
+    pub gpu_serving_percent: Option<u64>,
     /// System call numbers mean the same here as in the folder.
     pub same_syscalls: bool,
     /// The run is still being written, or was cut off.

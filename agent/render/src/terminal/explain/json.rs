@@ -19,6 +19,7 @@ use super::{
         hidden::{OpenJson, open_json},
         json::{FORMAT, HeadlineJson, headline_json, print},
         limits::{self, LimitJson},
+        starved::{self, StarvedJson},
         units::hex,
         unseen,
     },
@@ -57,6 +58,9 @@ struct GroupJson<'a> {
     typical_ns: u64,
     typical_of: u64,
     headline: HeadlineJson,
+    /// What keeps the graphics processor waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_waits_for: Option<StarvedJson>,
     /// Limits that explain causes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<LimitJson<'a>>,
@@ -234,6 +238,7 @@ fn of_group<'a>(group: &'a Group, explained: &'a Explained, run: ExplainedRun<'a
         typical_ns: group.typical_ns,
         typical_of: group.typical_of,
         headline: headline_json(group, &explained.headline(group), facts.cpu_quota.as_ref()),
+        gpu_waits_for: starved::json(group, facts.gpu_serving_percent),
         most_called: explained.most_called(&explanation.circle).map(
             |MostCalled { syscall, at_least, of: samples }| MostCalledJson { syscall, at_least, samples },
         ),

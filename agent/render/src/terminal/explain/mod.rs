@@ -49,6 +49,7 @@ use super::{
     health_lines::{self, fact},
     hidden,
     page::{Emphasis, Page, Piece, words},
+    starved,
     style::Style,
     text::{left, quoted, right, width},
     units::{counted, difference, duration, hex, thousands},
@@ -107,6 +108,7 @@ fn render_group(
     };
     page.sentence(&headline_of(group, &headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     tail::sentence(page, group, explained);
+    starved::line_and_advice(page, group, facts.gpu_serving_percent);
     render_who(page, explained, &advised, run);
     limited::render(page, &limits);
     render_advice(page, &advised);

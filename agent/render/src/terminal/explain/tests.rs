@@ -37,6 +37,7 @@ pub(super) fn facts() -> ExplainFacts {
         fidelity: Some(Fidelity::Full),
         cpu_quota: None,
         limits: Vec::new(),
+        gpu_serving_percent: None,
         same_syscalls: true,
         is_open: false,
         has_all_waits: true,

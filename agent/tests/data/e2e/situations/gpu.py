@@ -2,8 +2,9 @@
 
 import ctypes
 import os
+import threading
 
-from parts import Situation, facts
+from parts import Situation, compute, facts, sleep
 
 #: How the stub waits: the low bits of a handle, whose others are nanoseconds.
 SPINS, BLOCKS = 0, 1
@@ -60,3 +61,51 @@ class Copies(Waits):
 
 
 KINDS = {"gpu-spins": Waits, "gpu-blocks": Sleeps, "gpu-copies": Copies}
+
+
+def _requests(work, data):
+    import guestscope
+
+    for number in range(1, 61):
+        with guestscope.request("serve", number) as request:
+            request.next("data")
+            data()
+            request.next("work")
+            work()
+
+
+def launches(ms, is_faulty):
+    """The thread launches for most of each request, and the device is done at once; the control uses none."""
+    stub = driver()
+
+    def work():
+        compute(ms)
+        if is_faulty:
+            stub.cuStreamSynchronize(handle(SPINS, 0.05))
+
+    _requests(work, lambda: None)
+
+
+def late_input(ms, is_faulty):
+    """A loader's thread is late for each request; the control has the input already."""
+    stub = driver()
+
+    def work():
+        compute(2)
+        stub.cuStreamSynchronize(handle(SPINS, 0.05))
+
+    def data():
+        if is_faulty:
+            reader, writer = os.pipe()
+            loader = threading.Thread(target=lambda: (sleep(ms), os.write(writer, b"x")))
+            loader.start()
+            os.read(reader, 1)
+            loader.join()
+            os.close(reader)
+            os.close(writer)
+
+    _requests(work, data)
+
+
+#: Programs of their own, in which every request is alike.
+WHOLE = {"gpu-launches": launches, "gpu-input": late_input}

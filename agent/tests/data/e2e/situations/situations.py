@@ -49,8 +49,9 @@ def main():
     if kind == "beside":
         return beside.KINDS[sys.argv[2]]()
     ms, seed, is_faulty = float(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "fault"
-    if kind in hidden.KINDS:
-        hidden.KINDS[kind](ms, is_faulty)
+    whole = {**hidden.KINDS, **gpu.WHOLE}
+    if kind in whole:
+        whole[kind](ms, is_faulty)
         return None
     requests, every = (int(word) for word in sys.argv[5:7] or ("72", "12"))
     situation = KINDS[kind]()
