@@ -1,7 +1,7 @@
 //! News from the NVML process, and its texts as far as they are believed.
 
 use guestscope_base::untrusted;
-use guestscope_model::phase::GpuReading;
+use guestscope_model::phase::{GpuProcesses, GpuReading};
 use guestscope_nvml::Hello;
 
 /// News from the NVML process.
@@ -11,6 +11,8 @@ pub enum News {
     Known(Hello),
     /// One reading of one device.
     Reading(GpuReading),
+    /// What processes used of one device.
+    Processes(GpuProcesses),
     /// A trouble that leaves the rest intact, for people, such as a lost device.
     Trouble(String),
     /// No more news, and the reason, for people; no reason if there is no device.

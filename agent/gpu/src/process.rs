@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use guestscope_nvml::{Failed, MOST_DEVICES, Message, Sample};
+use guestscope_nvml::{Failed, MOST_DEVICES, MOST_PROCESSES, Message, Processes, Sample};
 use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
     sys::{
@@ -38,7 +38,11 @@ use super::{
     news::{News, cleaned},
     user::{self, User},
 };
-use crate::{carried, guarded, phase::GpuReading, privileges};
+use crate::{
+    carried, guarded,
+    phase::{GpuProcesses, GpuReading},
+    privileges,
+};
 
 /// Limit for the first line: drivers wake a sleeping device, which takes some seconds for each.
 const FIRST: Duration = Duration::from_secs(30);
@@ -49,6 +53,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 const LATE: Duration = Duration::from_secs(1);
 /// Time limit from the end of its output to its exit.
 const GONE: Duration = Duration::from_secs(1);
+/// Longest interval that numbers of processes are of: that of the driver's own samples, ns.
+const LONGEST_INTERVAL_NS: u64 = 1_000_000_000;
 /// Most troubles that are reported.
 const MOST_TROUBLES: usize = 8;
 /// Longest line: one with 64 devices has some 20 kB.
@@ -195,8 +201,10 @@ impl NvmlProcess {
             }
             Ok(Message::Hello(_)) => None,
             Ok(Message::Sample(sample)) => {
-                let is_known = self.devices.as_ref().is_some_and(|devices| devices.contains(&sample.device));
-                is_known.then(|| News::Reading(reading(&sample)))
+                self.is_known(sample.device).then(|| News::Reading(reading(&sample)))
+            }
+            Ok(Message::Processes(told)) => {
+                self.is_known(told.device).then(|| News::Processes(processes(&told)))
             }
             Ok(Message::Failed(Failed { what })) => {
                 let what = cleaned(&what, TEXT);
@@ -208,6 +216,10 @@ impl NvmlProcess {
             }
             Err(_) => Some(over("what it said makes no sense")),
         }
+    }
+
+    fn is_known(&self, device: u32) -> bool {
+        self.devices.as_ref().is_some_and(|devices| devices.contains(&device))
     }
 
     /// How it ended; none if it ended normally. Its output is closed, so this takes no time unless the driver
@@ -268,6 +280,16 @@ fn in_memory(program: &[u8]) -> io::Result<File> {
     let mut file = File::from(file);
     file.write_all(program)?;
     Ok(file)
+}
+
+fn processes(told: &Processes) -> GpuProcesses {
+    let used = told.list.iter().take(MOST_PROCESSES);
+    GpuProcesses {
+        time_ns: told.at_ns,
+        over_ns: told.over_ns.min(LONGEST_INTERVAL_NS),
+        device: told.device,
+        list: used.map(|one| (one.pid, u64::from(one.sm_percent.min(100)))).collect(),
+    }
 }
 
 fn reading(sample: &Sample) -> GpuReading {

@@ -5,9 +5,9 @@
 //! is open the device stays initialised, which otherwise takes a persistence daemon, and `nvidia-smi
 //! --gpu-reset` is refused.
 
-use std::{ffi::OsStr, mem};
+use std::{cell::Cell, cmp::Reverse, collections::BTreeMap, ffi::OsStr, mem};
 
-use guestscope_nvml::{Device, Sample, Virtualization};
+use guestscope_nvml::{Device, MOST_PROCESSES, ProcessUse, Processes, Sample, Virtualization};
 use nvml_wrapper::{
     Nvml,
     bitmasks::InitFlags,
@@ -16,6 +16,12 @@ use nvml_wrapper::{
 };
 
 use crate::clock;
+
+/// Longest interval between two of a driver's samples, us.
+const LONGEST_INTERVAL_US: u64 = 1_000_000;
+/// The shortest: what the first numbers of processes are taken to be of.
+const SHORTEST_INTERVAL_US: u64 = 1_000_000 / 6;
+const NS_PER_US: u64 = 1_000;
 
 /// Characters kept of a string that came from outside; NVML's own longest is 96 bytes.
 const MOST_CHARACTERS: usize = 256;
@@ -41,6 +47,8 @@ pub(crate) fn cleaned(text: &str) -> String {
 pub(crate) struct Gpu<'nvml> {
     index: u32,
     device: nvml_wrapper::Device<'nvml>,
+    /// The driver's time of the last numbers of processes, us; 0 before the first.
+    told_us: Cell<u64>,
 }
 
 impl<'nvml> Gpu<'nvml> {
@@ -53,9 +61,10 @@ impl<'nvml> Gpu<'nvml> {
             uuid: text(device.uuid())?,
             pci_bus_id: text(device.pci_info().map(|info| info.bus_id))?,
             memory_bytes: unless_lost(memory(&device))?.map(|memory| memory.total_bytes),
+            clock_sm_max_mhz: unless_lost(device.max_clock_info(Clock::SM))?,
             virtualization: unless_lost(device.virtualization_mode())?.as_ref().map(virtualization),
         };
-        Ok((Self { index, device }, described))
+        Ok((Self { index, device, told_us: Cell::new(0) }, described))
     }
 
     /// NVML's number of the device.
@@ -65,7 +74,7 @@ impl<'nvml> Gpu<'nvml> {
 
     /// Reads everything once. An error means that the device is lost and that asking again is useless.
     pub(crate) fn sample(&self) -> Result<Sample, NvmlError> {
-        let Self { index, device } = self;
+        let Self { index, device, .. } = self;
         let before_ns = clock::now_ns();
         let utilization = unless_lost(device.utilization_rates())?;
         let mut sample = Sample {
@@ -83,6 +92,32 @@ impl<'nvml> Gpu<'nvml> {
         sample.at_ns = clock::now_ns();
         sample.took_ns = sample.at_ns - before_ns;
         Ok(sample)
+    }
+
+    /// What processes used since the last call; none where the driver has no new numbers, or tells none. An
+    /// error as above.
+    pub(crate) fn processes(&self) -> Result<Option<Processes>, NvmlError> {
+        let told_us = self.told_us.get();
+        let Some(samples) = unless_lost(self.device.process_utilization_stats(told_us))? else {
+            return Ok(None);
+        };
+        // Numbers of process 0 are of nobody.
+        let new = || samples.iter().filter(|one| one.pid != 0 && one.timestamp > told_us);
+        let Some(newest_us) = new().map(|one| one.timestamp).max() else { return Ok(None) };
+        self.told_us.set(newest_us);
+        let mut sums: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for one in new() {
+            let (sum, count) = sums.entry(one.pid).or_default();
+            (*sum, *count) = (*sum + u64::from(one.sm_util.min(100)), *count + 1);
+        }
+        let percent = |(sum, count): (u64, u64)| u32::try_from(sum / count).unwrap_or_default();
+        let used = sums.into_iter().map(|(pid, of)| ProcessUse { pid, sm_percent: percent(of) });
+        let mut list: Vec<ProcessUse> = used.filter(|one| one.sm_percent > 0).collect();
+        list.sort_by_key(|one| Reverse(one.sm_percent));
+        list.truncate(MOST_PROCESSES);
+        let over_us = if told_us == 0 { SHORTEST_INTERVAL_US } else { newest_us - told_us };
+        let over_ns = over_us.min(LONGEST_INTERVAL_US) * NS_PER_US;
+        Ok(Some(Processes { at_ns: clock::now_ns(), over_ns, device: self.index, list }))
     }
 }
 

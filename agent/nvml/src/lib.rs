@@ -17,6 +17,9 @@ pub use throttle::{CLOCKS_HELD, THROTTLE_REASONS, throttle_words};
 /// endless loop.
 pub const MOST_DEVICES: u32 = 64;
 
+/// Most processes of one device in a message.
+pub const MOST_PROCESSES: usize = 64;
+
 /// One line of output of the NVML process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -25,6 +28,8 @@ pub enum Message {
     Hello(Hello),
     /// One reading of one device.
     Sample(Sample),
+    /// What processes used of one device, where the driver has new numbers of that.
+    Processes(Processes),
     /// An operation failed.
     Failed(Failed),
 }
@@ -60,6 +65,9 @@ pub struct Device {
     /// Size of its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// Highest clock of the multiprocessors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_sm_max_mhz: Option<u32>,
     /// How the device is attached to this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtualization: Option<Virtualization>,
@@ -117,6 +125,29 @@ pub struct Sample {
     pub throttle_reasons: Option<u64>,
 }
 
+/// What processes used of one device in an interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processes {
+    /// CLOCK_MONOTONIC when the driver had been asked, ns.
+    pub at_ns: u64,
+    /// Length of the interval by the driver's clock, ns: since its samples that were told before.
+    pub over_ns: u64,
+    /// [`Device::index`].
+    pub device: u32,
+    /// At most [`MOST_PROCESSES`], those first that used most.
+    #[serde(default)]
+    pub list: Vec<ProcessUse>,
+}
+
+/// What a process used of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessUse {
+    /// Process ID, as the driver tells it to the NVML process.
+    pub pid: u32,
+    /// Share of the interval in which a kernel of this process ran on the multiprocessors.
+    pub sm_percent: u32,
+}
+
 /// A failed operation; the others continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
@@ -126,7 +157,7 @@ pub struct Failed {
 
 #[cfg(test)]
 mod tests {
-    use super::{Device, Failed, Hello, Message, Sample, Virtualization};
+    use super::{Device, Failed, Hello, Message, ProcessUse, Processes, Sample, Virtualization};
 
     /// One message of each kind, with all values and with none.
     fn messages() -> Vec<Message> {
@@ -136,6 +167,7 @@ mod tests {
             uuid: Some("GPU-1".to_owned()),
             pci_bus_id: Some("00000000:3B:00.0".to_owned()),
             memory_bytes: Some(u64::MAX),
+            clock_sm_max_mhz: Some(1_980),
             virtualization: Some(Virtualization::HostVsga),
         };
         let sample = Sample {
@@ -160,6 +192,13 @@ mod tests {
             }),
             Message::Sample(Sample::default()),
             Message::Sample(sample),
+            Message::Processes(Processes::default()),
+            Message::Processes(Processes {
+                at_ns: u64::MAX,
+                over_ns: 1,
+                device: 1,
+                list: vec![ProcessUse { pid: 1, sm_percent: 100 }; 2],
+            }),
             Message::Failed(Failed { what: "no\ndriver".to_owned() }),
         ]
     }

@@ -130,9 +130,10 @@ fn hello<'nvml>(nvml: &'nvml Nvml, count: u32, out: &mut Lines<impl Write>) -> i
 fn sample(gpus: &mut Vec<Gpu<'_>>, out: &mut Lines<impl Write>) -> io::Result<()> {
     let mut left = Vec::with_capacity(gpus.len());
     for gpu in gpus.drain(..) {
-        match gpu.sample() {
-            Ok(sample) => {
+        match gpu.sample().and_then(|sample| Ok((sample, gpu.processes()?))) {
+            Ok((sample, processes)) => {
                 out.say(&Message::Sample(sample))?;
+                processes.map_or(Ok(()), |processes| out.say(&Message::Processes(processes)))?;
                 left.push(gpu);
             }
             Err(error) => {

@@ -14,6 +14,8 @@
 //! | `unsupported`   | no question about a device is supported                                            |
 //! | `no-driver`     | initialisation says that the driver is not loaded                                  |
 //! | `idle`          | works, and no device is ever busy                                                  |
+//! | `shared`        | works; process 1 uses 60 % of each device, each other child of its parent 30 %     |
+//! | `held`          | works; the power cap halves the clocks; other children of its parent use 30 %      |
 //! | `old-driver`    | as a driver before 510, the second version of the question for memory does not exist |
 //!
 //! Any other value aborts the process with a message, so that a typing error in a test cannot pass.
@@ -35,6 +37,8 @@ pub(crate) enum Behaviour {
     NoDriver,
     OldDriver,
     Idle,
+    Shared,
+    Held,
 }
 
 /// The behaviour that the environment chose.
@@ -65,6 +69,8 @@ fn named(word: &str) -> Option<Behaviour> {
         ("no-driver", None) => Behaviour::NoDriver,
         ("old-driver", None) => Behaviour::OldDriver,
         ("idle", None) => Behaviour::Idle,
+        ("shared", None) => Behaviour::Shared,
+        ("held", None) => Behaviour::Held,
         _ => return None,
     })
 }

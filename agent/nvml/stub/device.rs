@@ -55,14 +55,16 @@ pub struct PciInfo {
 const CLOCK_SM: c_uint = 1;
 const CLOCK_MEMORY: c_uint = 2;
 const TEMPERATURE_GPU: c_uint = 0;
+/// NVML's bit of the power cap.
+const SW_POWER_CAP: c_ulonglong = 0x4;
 
 /// Readings of all devices together.
 static READINGS: AtomicU64 = AtomicU64::new(0);
 /// Readings of each device, by which its values change.
-static READINGS_OF: [AtomicU64; DEVICES.len()] = [const { AtomicU64::new(0) }; DEVICES.len()];
+pub(crate) static READINGS_OF: [AtomicU64; DEVICES.len()] = [const { AtomicU64::new(0) }; DEVICES.len()];
 
 /// Index of a device; an error where no query of it is answered.
-fn found(device: Device) -> Result<usize, Code> {
+pub(crate) fn found(device: Device) -> Result<usize, Code> {
     if !crate::initialised() {
         return Err(Code::Uninitialized);
     }
@@ -221,6 +223,19 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, out: *mut
     unsafe { answer(device, out, utilization) }
 }
 
+/// The highest clock of a device.
+///
+/// # Safety
+/// `out` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(device: Device, clock: c_uint, out: *mut c_uint) -> Code {
+    if clock != CLOCK_SM {
+        return Code::NotSupported;
+    }
+    // SAFETY: the caller's promise is the same.
+    unsafe { answer(device, out, |index, _| values::clock_sm_max_mhz(index)) }
+}
+
 /// A clock of a device.
 ///
 /// # Safety
@@ -228,6 +243,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, out: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Device, clock: c_uint, out: *mut c_uint) -> Code {
     let value: fn(usize, Values) -> c_uint = match clock {
+        CLOCK_SM if behaviour::chosen() == Behaviour::Held => |_, values| values.clock_sm_mhz / 2,
         CLOCK_SM => |_, values| values.clock_sm_mhz,
         CLOCK_MEMORY => |_, values| values.clock_memory_mhz,
         _ => return Code::NotSupported,
@@ -268,6 +284,8 @@ pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(
     device: Device,
     out: *mut c_ulonglong,
 ) -> Code {
+    let is_held = behaviour::chosen() == Behaviour::Held;
+    let reasons = |_, values: Values| if is_held { SW_POWER_CAP } else { values.throttle_reasons };
     // SAFETY: the caller's promise is the same.
-    unsafe { answer(device, out, |_, values| values.throttle_reasons) }
+    unsafe { answer(device, out, reasons) }
 }

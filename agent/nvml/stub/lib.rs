@@ -9,6 +9,7 @@
 
 mod behaviour;
 pub mod device;
+pub mod processes;
 mod values;
 
 use std::{

@@ -46,6 +46,11 @@ pub(crate) const DEVICES: [Fixed; 2] = [
     },
 ];
 
+/// Highest clock of the multiprocessors of device `index`, MHz.
+pub(crate) fn clock_sm_max_mhz(index: usize) -> u32 {
+    1_500 + 100 * u32::try_from(index).unwrap_or_default()
+}
+
 /// Values of a device at one reading.
 pub(crate) struct Values {
     pub(crate) utilization_percent: u32,

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use guestscope_nvml::{Device, Hello, Message, Sample, Virtualization};
+use guestscope_nvml::{Device, Hello, Message, ProcessUse, Sample, Virtualization};
 use running::{HELPER, PERIOD_MS, Running, behave, command, end_of, stub, until};
 
 const GIB: u64 = 1 << 30;
@@ -55,6 +55,7 @@ fn stub_device(index: u32, bus: &str, memory_bytes: u64, virtualization: Virtual
         uuid: Some(format!("GPU-00000000-0000-4000-8000-00000000000{index}")),
         pci_bus_id: Some(format!("00000000:{bus}:00.0")),
         memory_bytes: Some(memory_bytes),
+        clock_sm_max_mhz: Some(1_500 + 100 * index),
         virtualization: Some(virtualization),
     }
 }
@@ -86,6 +87,31 @@ fn each_period_reads_each_device_and_says_when() {
         }
     }
     assert!(last_ns <= monotonic_ns());
+}
+
+/// The first numbers are of an interval that nobody knows: a driver's shortest.
+#[test]
+fn what_processes_used_is_said_once_with_its_interval() {
+    let running = Running::on_stub("shared");
+    running.hello();
+    for over_ns in [166_666_000, 200_000_000, 200_000_000] {
+        for device in [0, 1] {
+            let sample = running.sample();
+            let told = running.processes();
+            assert_eq!((told.device, told.over_ns), (device, over_ns));
+            assert_eq!(told.list[0], ProcessUse { pid: 1, sm_percent: 60 });
+            assert!(told.list[1..].iter().all(|one| one.sm_percent == 30), "{told:?}");
+            assert!(told.at_ns >= sample.at_ns, "{told:?} {sample:?}");
+        }
+    }
+}
+
+#[test]
+fn clocks_that_are_held_down_are_seen() {
+    let running = Running::on_stub("held");
+    running.hello();
+    let sample = running.sample();
+    assert_eq!((sample.clock_sm_mhz, sample.throttle_reasons), (Some(700), Some(0x4)));
 }
 
 #[test]
@@ -272,7 +298,9 @@ fn a_reader_that_pauses_loses_no_line_and_gets_no_burst() {
             let line = lines.next().expect("a line").expect("it can be read");
             let sample = match serde_json::from_str(&line).expect("a line is a message") {
                 Message::Sample(sample) => sample,
-                other @ (Message::Hello(_) | Message::Failed(_)) => panic!("no sample: {other:?}"),
+                other @ (Message::Hello(_) | Message::Processes(_) | Message::Failed(_)) => {
+                    panic!("no sample: {other:?}")
+                }
             };
             assert_eq!(timeless(sample), expected(device, reading % 20));
             if device == 0 {

@@ -45,7 +45,7 @@ pub(super) fn of(manifests: &[&Manifest]) -> Vec<PlatformLimit> {
 fn is_hit(limit: &Limit) -> bool {
     match limit.kind {
         Kind::Memory | Kind::Quota => limit.hits > 0,
-        Kind::Io => limit.hit_ns > 0,
+        Kind::Io | Kind::GpuShared | Kind::GpuClock => limit.hit_ns > 0,
         Kind::Cpus => limit.hit_ns > 0 && limit.idle_cpus() >= IDLE_CPUS,
     }
 }
@@ -55,6 +55,8 @@ fn of_run(manifest: &Manifest, kind: Kind) -> (String, f64) {
     let limits = &manifest.limits;
     let nothing = || (NONE.to_owned(), f64::INFINITY);
     match kind {
+        // What happens during a run is no property of its platform.
+        Kind::GpuShared | Kind::GpuClock => nothing(),
         Kind::Cpus => {
             let (cpus, all) = (limits.cpus.unwrap_or(0), manifest.logical_cpus);
             let text = if cpus < all { format!("{cpus} of {all}") } else { cpus.to_string() };

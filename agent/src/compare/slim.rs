@@ -85,6 +85,10 @@ fn limit(limit: &Limit) -> Limit {
         idle_ns: limit.idle_ns,
         when: Timeline::default(),
         when_refaults: Timeline::default(),
+        comm: short(&limit.comm),
+        pid: limit.pid,
+        seen_ns: limit.seen_ns,
+        most_mhz: limit.most_mhz,
     }
 }
 

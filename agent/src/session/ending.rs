@@ -92,7 +92,7 @@ impl<F: RecordSource> Session<F> {
             _ => Vec::new(),
         };
         let unfinished = self.feed.pairing().unfinished();
-        let limits = self.limits.finish();
+        let limits = [self.limits.finish(), self.graphics.limits()].concat();
         let (spun, called) = (self.feed.spun(), self.feed.called());
         let Self { export, mut guest, usage, cost, restored, identity, .. } = self;
         facts::limited(&mut guest.cgroup, &limits);

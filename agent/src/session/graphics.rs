@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::others::Others;
 use crate::{
     folder::{GpuRecord, Sample},
     gpu::{self, CLOCKS_HELD, Gpus, Hello, News, throttle_words},
+    limits::Limit,
     out,
-    phase::{GpuReading, GpuTally},
+    phase::{GpuProcesses, GpuReading, GpuTally},
     platform::Root,
 };
 
@@ -16,6 +18,7 @@ pub(crate) struct Graphics {
     gpus: Gpus,
     record: GpuRecord,
     tallies: BTreeMap<u32, GpuTally>,
+    others: Others,
     /// Rows that wait for the next tick.
     rows: Vec<Sample>,
     /// The last sample of the guest and the agent.
@@ -53,6 +56,7 @@ impl Graphics {
 
     pub(super) fn known(&mut self, hello: &Hello) {
         self.record = gpu::record(hello);
+        self.others.known(hello);
     }
 
     pub(super) fn over(&mut self, why: &str) {
@@ -69,7 +73,27 @@ impl Graphics {
     /// Takes a reading. `is_serving`: whether requests ran then.
     pub(super) fn add(&mut self, reading: GpuReading, is_serving: bool) {
         self.tallies.entry(reading.device).or_default().add(&reading, CLOCKS_HELD, is_serving);
+        if is_serving {
+            self.others.read(&reading);
+        }
         self.rows.push(Sample { gpu: Some(reading), ..self.last });
+    }
+
+    /// These processes are observed.
+    pub(super) fn observe(&mut self, processes: &[u32]) {
+        self.others.observe(processes);
+    }
+
+    /// Takes what processes used. `is_serving`: whether requests ran then.
+    pub(super) fn used(&mut self, told: &GpuProcesses, is_serving: bool) {
+        if is_serving {
+            self.others.used(told);
+        }
+    }
+
+    /// What others and its clocks left of each device.
+    pub(super) fn limits(&self) -> Vec<Limit> {
+        self.others.limits()
     }
 
     /// Rows since the last call.

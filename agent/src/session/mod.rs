@@ -14,6 +14,7 @@ mod feed;
 mod graphics;
 mod judged;
 mod limits;
+mod others;
 mod own_pid;
 mod possible;
 mod readings;
@@ -187,6 +188,7 @@ pub(crate) async fn observe<F: RecordSource>(
         if !is_met {
             let (processes, are_met) = subject.processes(&session.feed);
             session.usage.look(&processes, are_met);
+            session.graphics.observe(&processes);
             session.limits.observe(processes);
         }
         if !goes_on {

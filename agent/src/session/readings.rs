@@ -11,6 +11,10 @@ impl<F: RecordSource> Session<F> {
                 let is_serving = self.feed.pairing().has_requests();
                 return self.graphics.add(reading, is_serving);
             }
+            News::Processes(told) => {
+                let is_serving = self.feed.pairing().has_requests();
+                return self.graphics.used(&told, is_serving);
+            }
             News::Known(hello) => self.graphics.known(&hello),
             News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),
             News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),

@@ -23,8 +23,12 @@ const MUCH: f64 = 0.1;
 /// A group that is short of memory takes some 20 us for each attempt to free a few pages: below one in this
 /// time it is not what costs the time, ns.
 const PER_HIT_NS: f64 = 1e6;
-/// Share of the time in question for which an I/O limit was reached, or another CPU was idle.
+/// Share of the time in question for which an I/O limit was reached, another CPU was idle, or a graphics
+/// processor was with others or lost to its clocks.
 const ENOUGH: f64 = 0.25;
+
+/// What can be behind waits for a graphics processor.
+const OF_GPUS: &[Kind] = &[Kind::GpuShared, Kind::GpuClock];
 
 /// A request, and the time in it that is to be explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +94,12 @@ pub fn each_once(found: Vec<Limited<'_>>) -> Vec<Limited<'_>> {
 pub fn explaining<'a>(cause: Cause, spans: &[Span], limits: &'a [Limit]) -> Vec<Limited<'a>> {
     let all_ns: f64 = spans.iter().map(|span| span.ns as f64).sum();
     // Requests that run at the same time count with all of the amount each, and so does what each lost.
-    let sum = |line: &crate::limits::Timeline| -> f64 {
-        spans.iter().map(|span| line.between(span.begin_ns, span.end_ns)).sum()
+    let sum = |line: &crate::limits::Timeline, usual: f64| -> f64 {
+        let more = |span: &Span| {
+            let length_ns = span.end_ns.saturating_sub(span.begin_ns) as f64;
+            (line.between(span.begin_ns, span.end_ns) - usual * length_ns).max(0.0)
+        };
+        spans.iter().map(more).sum()
     };
     let held_ns: f64 = spans.iter().map(|span| span.held_ns as f64).sum();
     // Which one of several limits held an I/O back is not known.
@@ -99,7 +107,12 @@ pub fn explaining<'a>(cause: Cause, spans: &[Span], limits: &'a [Limit]) -> Vec<
     let has_held = is_only && held_ns > 0.0 && held_ns >= all_ns * ENOUGH;
     chosen(cause, limits, |limit| {
         limit.kind == Kind::Io && has_held
-            || is_enough(cause, limit.kind, all_ns, [sum(&limit.when), sum(&limit.when_refaults)])
+            || is_enough(
+                cause,
+                limit.kind,
+                all_ns,
+                [sum(&limit.when, limit.usual()), sum(&limit.when_refaults, 0.0)],
+            )
     })
 }
 
@@ -166,7 +179,7 @@ fn is_enough(cause: Cause, kind: Kind, ns: f64, [hits, refaults]: [f64; 2]) -> b
                 hits > 0.0 && (hits >= ns / PER_HIT_NS || is_waiting && refaults >= ns / PER_HIT_NS)
             }
             Kind::Quota => hits > 0.0,
-            Kind::Io | Kind::Cpus => hits >= ns * ENOUGH,
+            Kind::Io | Kind::Cpus | Kind::GpuShared | Kind::GpuClock => hits >= ns * ENOUGH,
         }
 }
 
@@ -178,22 +191,19 @@ pub(super) const fn concerned(cause: Cause) -> &'static [Kind] {
             Account::BlockIo => &[Kind::Io, Kind::Memory],
             Account::Throttled => &[Kind::Quota],
             Account::Runq => &[Kind::Cpus],
-            Account::Cpu
-            | Account::Net
-            | Account::Poll
-            | Account::Lock
-            | Account::Gpu
-            | Account::Sleep
-            | Account::Other => &[],
+            Account::Gpu => OF_GPUS,
+            Account::Cpu | Account::Net | Account::Poll | Account::Lock | Account::Sleep | Account::Other => {
+                &[]
+            }
         },
         // Files that are read, too, are charged to the group.
         Cause::Overlay(Overlay::Fault | Overlay::Syscall) => &[Kind::Memory],
+        Cause::InDriver => OF_GPUS,
         Cause::Overlay(Overlay::Spin | Overlay::Irq)
         | Cause::Suspended
         | Cause::Queue
         | Cause::Handoff
         | Cause::Steal
-        | Cause::InDriver
         | Cause::Pause
         | Cause::AddressSpace
         | Cause::Stopped => &[],
@@ -217,6 +227,7 @@ fn large_parts(group: &Group) -> Vec<(Cause, u128)> {
     };
     let mut parts: Vec<(Cause, u128)> =
         Account::ALL.into_iter().map(Cause::Account).map(|cause| (cause, group.sums.get(cause))).collect();
+    parts.push((Cause::InDriver, group.sums.in_driver));
     parts.push(sampled(Overlay::Fault, Metric::SampleFault));
     parts.push(sampled(Overlay::Syscall, Metric::SampleSyscall));
     let least = group.latency.sum_ns as f64 * MUCH;

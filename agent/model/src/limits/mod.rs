@@ -1,5 +1,5 @@
 //! Limits on observed processes, and how often and when each was hit: memory, I/O and CPU time of control
-//! groups, and the CPUs that threads may use.
+//! groups, the CPUs that threads may use, and what others and its clocks leave of a graphics processor.
 //!
 //! Yields [`Limit`], plain data that a run folder keeps. Whether one explains a cause is decided in
 //! [`analyze`](crate::analyze).
@@ -23,6 +23,10 @@ pub enum Kind {
     Quota,
     /// CPUs that threads may use.
     Cpus,
+    /// A graphics processor that another process uses as well.
+    GpuShared,
+    /// Clocks of a graphics processor that were held down.
+    GpuClock,
 }
 
 impl Kind {
@@ -33,6 +37,8 @@ impl Kind {
             Kind::Io => "limit.io",
             Kind::Quota => "limit.quota",
             Kind::Cpus => "limit.cpus",
+            Kind::GpuShared => "gpu.shared",
+            Kind::GpuClock => "gpu.clock",
         }
     }
 }
@@ -45,16 +51,17 @@ pub struct Limit {
     /// What is limited.
     pub kind: Kind,
     /// Name of the file that sets it, in the words of its version of control groups: `cpu.max`,
-    /// `memory.limit_in_bytes`. `Cpus_allowed_list` for CPUs that no group limits.
+    /// `memory.limit_in_bytes`. `Cpus_allowed_list` for CPUs that no group limits; of clocks, NVML's words
+    /// for the reasons.
     pub file: String,
     /// The group that has it, as the guest names it; empty for CPUs that no group limits.
     pub group: String,
-    /// Bytes; bytes or I/Os per second; ns of CPU time per period; number of CPUs.
+    /// Bytes; bytes or I/Os per second; ns of CPU time per period; number of CPUs; lowest clock, MHz.
     pub value: u64,
     /// The period of a quota, ns.
     #[serde(skip_serializing_if = "is_zero")]
     pub period_ns: u64,
-    /// The device of an I/O limit, by its name or its numbers.
+    /// The device of an I/O limit, by its name or its numbers; the number of a graphics processor.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub device: String,
     /// An I/O limit of I/Os instead of bytes.
@@ -70,7 +77,8 @@ pub struct Limit {
     /// ran out.
     pub hits: u64,
     /// Time at an I/O limit; time without quota, summed over threads as the kernel does; time that threads
-    /// stood in run queues of the CPUs that they may use, ns.
+    /// stood in run queues of the CPUs that they may use; time for which the other process had a graphics
+    /// processor, or that its clocks cost, while requests ran, ns.
     pub hit_ns: u64,
     /// Periods of a quota.
     #[serde(skip_serializing_if = "is_zero")]
@@ -85,12 +93,24 @@ pub struct Limit {
     #[serde(skip_serializing_if = "is_zero")]
     pub idle_ns: u64,
     /// When it was hit: times of memory and quotas; ns at an I/O limit; ns in run queues while a CPU that the
-    /// thread may not use was idle.
+    /// thread may not use was idle; ns of a graphics processor.
     #[serde(skip_serializing_if = "Timeline::is_empty")]
     pub when: Timeline,
     /// When pages came back.
     #[serde(skip_serializing_if = "Timeline::is_empty")]
     pub when_refaults: Timeline,
+    /// Name of the process that uses a graphics processor as well; untrusted.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub comm: String,
+    /// Its process ID.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub pid: u32,
+    /// Time for which a graphics processor was read while requests ran, ns.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub seen_ns: u64,
+    /// The highest clock of a graphics processor, MHz.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub most_mhz: u64,
 }
 
 impl Limit {
@@ -99,15 +119,20 @@ impl Limit {
         self.idle_ns as f64 / self.hit_ns.max(1) as f64
     }
 
+    /// Part of the time for which a graphics processor is shared or slow anyway: that makes no request slower
+    /// than others. 0 of other limits.
+    pub fn usual(&self) -> f64 {
+        if self.seen_ns == 0 { 0.0 } else { (self.hit_ns as f64 / self.seen_ns as f64).min(1.0) }
+    }
+
     /// CPU time of a quota in CPUs.
     pub fn quota_cpus(&self) -> f64 {
         self.value as f64 / self.period_ns.max(1) as f64
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-const fn is_zero(value: &u64) -> bool {
-    *value == 0
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -37,6 +37,19 @@ pub struct GpuReading {
     pub throttle_reasons: Option<u64>,
 }
 
+/// What processes used of one device in an interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuProcesses {
+    /// CLOCK_MONOTONIC at the end of the interval, ns.
+    pub time_ns: u64,
+    /// Length of the interval, ns.
+    pub over_ns: u64,
+    /// Device number, as its driver counts.
+    pub device: u32,
+    /// Process IDs, and for which part of the interval a kernel of each ran, percent.
+    pub list: Vec<(u32, u64)>,
+}
+
 /// Summary of the readings of one device during an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuUse {

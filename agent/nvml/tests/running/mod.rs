@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guestscope_nvml::{Hello, Message, Sample};
+use guestscope_nvml::{Hello, Message, Processes, Sample};
 
 /// Limit for whatever must happen; only a failing test waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -80,21 +80,28 @@ impl Running {
     pub(crate) fn hello(&self) -> Hello {
         match self.message() {
             Message::Hello(hello) => hello,
-            other @ (Message::Sample(_) | Message::Failed(_)) => panic!("no hello: {other:?}"),
+            other => panic!("no hello: {other:?}"),
         }
     }
 
     pub(crate) fn sample(&self) -> Sample {
         match self.message() {
             Message::Sample(sample) => sample,
-            other @ (Message::Hello(_) | Message::Failed(_)) => panic!("no sample: {other:?}"),
+            other => panic!("no sample: {other:?}"),
         }
     }
 
     pub(crate) fn failed(&self) -> String {
         match self.message() {
             Message::Failed(failed) => failed.what,
-            other @ (Message::Hello(_) | Message::Sample(_)) => panic!("no failure: {other:?}"),
+            other => panic!("no failure: {other:?}"),
+        }
+    }
+
+    pub(crate) fn processes(&self) -> Processes {
+        match self.message() {
+            Message::Processes(processes) => processes,
+            other => panic!("no processes: {other:?}"),
         }
     }
 

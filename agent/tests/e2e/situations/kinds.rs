@@ -32,8 +32,8 @@ pub(super) struct Kind {
     pub(super) is_beside: bool,
     /// Whether the program calls a stub of CUDA's library.
     pub(super) has_driver: bool,
-    /// Whether its device is never busy.
-    pub(super) is_idle: bool,
+    /// How the stub of NVML behaves where there is the fault, and where there is none.
+    pub(super) card: [&'static str; 2],
     /// Whether the fault is partly work of the program's own.
     pub(super) has_own_work: bool,
     /// Whether it is judged with all other end-to-end tests.
@@ -60,7 +60,7 @@ impl Kind {
             options: &[],
             is_beside: false,
             has_driver: false,
-            is_idle: false,
+            card: ["", ""],
             has_own_work: false,
             is_quick: false,
         }
@@ -88,8 +88,9 @@ impl Kind {
         Self { has_driver: true, ..self }
     }
 
-    const fn with_idle_driver(self) -> Self {
-        Self { has_driver: true, is_idle: true, ..self }
+    /// With a stub of NVML that behaves so where there is the fault, and where there is none.
+    const fn with_card(self, fault: &'static str, control: &'static str) -> Self {
+        Self { has_driver: true, card: [fault, control], ..self }
     }
 
     const fn never(self, never: Texts) -> Self {
@@ -109,6 +110,11 @@ const LAUNCHES: &str = "launch-bound: the GPU was busy for 0 % of the time in wh
                         computed outside its driver for * % of theirs";
 const INPUT: &str = "input-bound: the GPU was busy for 0 % of the time in which requests ran, and these waited \
                      in data for * % of theirs";
+
+const SHARED: &str =
+    "cpu.gpu: another process, * (pid 1), had GPU 0 for * % of the time in which requests ran";
+const HELD: &str =
+    "clocks of GPU 0 were held down (sw_power_cap) to * of 1,500 MHz, * % below that on average";
 
 /// What a stop by a signal is blamed on, and the thread that sent SIGCONT is not.
 const STOPPED: &str = "stopped by a signal, continued by thread {stopper_pid} (stopper)";
@@ -207,11 +213,18 @@ pub(super) const KINDS: &[Kind] = &[
     kind("gpu-copies", &["cpu.gpu"], &["copies that blocked"], &["cpu.gpu"]).with_driver(),
     said("gpu-launches", &[LAUNCHES], &[LAUNCHES, "advice The GPU is idle for most of each request"])
         .never(&["input-bound"])
-        .with_idle_driver()
+        .with_card("idle", "idle")
         .quick(),
     said("gpu-input", &[INPUT], &[INPUT, "advice The GPU is idle while requests wait for their input"])
         .never(&["launch-bound"])
-        .with_idle_driver(),
+        .with_card("idle", "idle"),
+    said("gpu-shared", &[SHARED], &[SHARED, "advice", "Another process uses the GPU as well"])
+        .never(&["were held down"])
+        .with_card("shared", "")
+        .quick(),
+    said("gpu-clock", &[HELD], &[HELD, "advice", "The GPU's clocks are held down"])
+        .never(&["another process, "])
+        .with_card("held", ""),
     // Limits of control groups.
     kind("quota", &["throttled"], &["{group}"], &["limit.quota"]).quick(),
     kind("quota-above", &["throttled"], &["{group}"], &["limit.quota"]),

@@ -43,7 +43,8 @@ impl Told {
         let run = ground.command(&["run", "--output"]).word(ground.path("runs")).words(kind.options);
         let run =
             run.environment("E2E_BOOK", ground.path("book")).environment("PYTHONDONTWRITEBYTECODE", "1");
-        let run = if kind.has_driver { with_driver(run, &ground, kind.is_idle) } else { run };
+        let run =
+            if kind.has_driver { with_driver(run, &ground, kind.card[usize::from(!is_faulty)]) } else { run };
         let run = run.program(python).word(program());
         let words =
             [kind.name, &ms.to_string(), &seed.to_string(), if is_faulty { "fault" } else { "control" }];
@@ -85,10 +86,10 @@ impl Told {
 }
 
 /// With the stub of CUDA under the name of the library, and that of NVML: so there is a graphics processor.
-fn with_driver(run: Start, ground: &Ground, is_idle: bool) -> Start {
+fn with_driver(run: Start, ground: &Ground, card: &str) -> Start {
     let library = ground.path("libcuda.so.1");
     std::fs::copy(example("libcuda_stub.so"), &library).expect("the place is ours");
-    let run = if is_idle { run.environment("GUESTSCOPE_NVML_STUB", "idle") } else { run };
+    let run = if card.is_empty() { run } else { run.environment("GUESTSCOPE_NVML_STUB", card) };
     run.environment("E2E_CUDA", library).environment("GUESTSCOPE_NVML", example("libnvidia_ml_stub.so"))
 }
 

@@ -19,6 +19,11 @@ fn hit(kind: Kind, steps: std::ops::Range<u64>, amount: u64) -> Limit {
     Limit { kind, file: "f".to_owned(), group: "/a".to_owned(), hits, when, ..Limit::default() }
 }
 
+/// A limit that holds for this part of all time, percent.
+fn usual(percent: u64, limit: Limit) -> Limit {
+    Limit { hit_ns: percent, seen_ns: 100, ..limit }
+}
+
 /// A request of 50 ms within the eleventh step, 40 ms of it in question.
 const SPAN: Span = Span { begin_ns: 1_000 * MS, end_ns: 1_050 * MS, ns: 40 * MS, held_ns: 0 };
 
@@ -36,6 +41,13 @@ const SPAN: Span = Span { begin_ns: 1_000 * MS, end_ns: 1_050 * MS, ns: 40 * MS,
 #[case::pages_from_the_device(Cause::Account(Account::Fault), hit(Kind::Io, 9..12, 100 * MS), true)]
 #[case::device_before(Cause::Account(Account::BlockIo), hit(Kind::Io, 0..9, 100 * MS), false)]
 #[case::device_for_a_moment(Cause::Account(Account::BlockIo), hit(Kind::Io, 10..11, 10 * MS), false)]
+#[case::shared(Cause::Account(Account::Gpu), hit(Kind::GpuShared, 9..12, 60 * MS), true)]
+#[case::spun_for_it(Cause::InDriver, hit(Kind::GpuShared, 9..12, 60 * MS), true)]
+#[case::held_down(Cause::InDriver, hit(Kind::GpuClock, 9..12, 60 * MS), true)]
+#[case::shared_as_ever(Cause::Account(Account::Gpu), usual(60, hit(Kind::GpuShared, 9..12, 60 * MS)), false)]
+#[case::shared_more(Cause::Account(Account::Gpu), usual(10, hit(Kind::GpuShared, 9..12, 60 * MS)), true)]
+#[case::shared_before(Cause::Account(Account::Gpu), hit(Kind::GpuShared, 0..9, 60 * MS), false)]
+#[case::not_of_the_device(Cause::Account(Account::Lock), hit(Kind::GpuShared, 9..12, 60 * MS), false)]
 #[case::quota(Cause::Account(Account::Throttled), hit(Kind::Quota, 10..11, 1), true)]
 #[case::quota_of_a_helper(Cause::Helper(Account::Throttled), hit(Kind::Quota, 10..11, 1), true)]
 #[case::quota_before(Cause::Account(Account::Throttled), hit(Kind::Quota, 3..5, 1), false)]

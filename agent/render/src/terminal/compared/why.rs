@@ -128,6 +128,7 @@ pub(super) fn limit_words(LimitDifference { baseline, platform }: &LimitDifferen
         Kind::Quota => "CPU quota",
         Kind::Memory => "memory",
         Kind::Io => "I/O",
+        Kind::GpuShared | Kind::GpuClock => "GPU",
     };
     format!("{kind} {} (baseline {})", platform.text, baseline.text)
 }

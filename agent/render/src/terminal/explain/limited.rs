@@ -70,9 +70,13 @@ pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
         is_new
     });
     // A limit that is behind none of the causes: it keeps others from running, slows all requests alike, or
-    // several processes are in each other's way of which none had much of the CPUs.
+    // several processes are in each other's way of which none had much of the CPUs. A graphics processor that
+    // is shared or slow is that for all requests, whatever makes some of them slow.
     let is_told = |limited: &&Limited<'_>| advised.iter().any(|one| is_behind(limited, one));
-    let is_more = |one: &Limited<'_>| matches!(one.cause, Cause::Helper(_)) || one.crowded.is_some();
+    let is_more = |one: &Limited<'_>| {
+        let is_of_gpu = matches!(one.limit.kind, Kind::GpuShared | Kind::GpuClock);
+        matches!(one.cause, Cause::Helper(_)) || one.crowded.is_some() || is_of_gpu
+    };
     let others = found.iter().find(|limited| is_more(limited) && !is_told(limited));
     let first = others.or_else(|| found.first().filter(|_| advised.is_empty()));
     if let Some(first) = first

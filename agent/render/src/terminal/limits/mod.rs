@@ -46,6 +46,8 @@ pub(super) fn clause(limit: &Limit) -> String {
         Kind::Io => io(limit),
         Kind::Quota => quota(limit),
         Kind::Cpus => cpus(limit),
+        Kind::GpuShared => shared(limit),
+        Kind::GpuClock => clock(limit),
     }
 }
 
@@ -109,6 +111,23 @@ fn cpus(limit: &Limit) -> String {
     format!("{who} stood in {queue} for {}; {meanwhile}", duration(limit.hit_ns))
 }
 
+/// `another process, python (pid 71), had GPU 0 for 45.0 % of the time in which requests ran`
+fn shared(limit: &Limit) -> String {
+    let Limit { comm, pid, device, .. } = limit;
+    let who = if comm.is_empty() { format!("pid {pid}") } else { format!("{comm} (pid {pid})") };
+    let share = percent(limit.usual());
+    format!("another process, {who}, had GPU {device} for {share} of the time in which requests ran")
+}
+
+/// `clocks of GPU 0 were held down (sw_power_cap) to 700 of 1,400 MHz, 30.0 % below that on average`
+fn clock(limit: &Limit) -> String {
+    let Limit { device, file, value, most_mhz, .. } = limit;
+    let (lowest, most, lost) = (thousands(*value), thousands(*most_mhz), percent(limit.usual()));
+    format!(
+        "clocks of GPU {device} were held down ({file}) to {lowest} of {most} MHz, {lost} below that on average"
+    )
+}
+
 fn is_one(list: &str) -> bool {
     !list.contains([',', '-'])
 }
@@ -132,6 +151,10 @@ pub(super) struct LimitJson<'a> {
     device: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     cpus: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    comm: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
     #[serde(skip_serializing_if = "str::is_empty")]
     other_cpus: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,6 +181,8 @@ pub(super) fn json<'a>(limited: &Limited<'a>) -> LimitJson<'a> {
         period_ns: (limit.kind == Kind::Quota).then_some(limit.period_ns),
         device: &limit.device,
         cpus: &limit.cpus,
+        comm: &limit.comm,
+        pid: (limit.pid != 0).then_some(limit.pid),
         other_cpus: &limit.other_cpus,
         other_cpus_idle: (limit.kind == Kind::Cpus).then(|| limit.idle_cpus()),
         crowded: (limit.kind == Kind::Cpus).then_some(crowded.is_some()),

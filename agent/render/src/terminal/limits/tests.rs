@@ -53,6 +53,24 @@ fn each_limit_has_its_words(#[case] cause: Cause, #[case] limit: Limit, #[case] 
     assert_eq!((json["text"].as_str(), json["hits"].as_u64()), (Some(expected), Some(limit.hits)));
 }
 
+const DRIVER: Cause = Cause::InDriver;
+
+/// What others and its clocks leave of a graphics processor.
+#[rstest]
+#[case::shared(Cause::Account(Account::Gpu), Limit { comm: "python".to_owned(), pid: 71, hit_ns: 9, seen_ns: 20, ..gpu(Kind::GpuShared) },
+    "gpu: another process, python (pid 71), had GPU 0 for 45.0 % of the time in which requests ran")]
+#[case::shared_by_nobody_known(DRIVER, Limit { pid: 71, hit_ns: 9, seen_ns: 0, ..gpu(Kind::GpuShared) },
+    "cpu.gpu: another process, pid 71, had GPU 0 for 0 % of the time in which requests ran")]
+#[case::held(DRIVER, Limit { file: "sw_power_cap".to_owned(), value: 700, most_mhz: 1_400, hit_ns: 3, seen_ns: 10, ..gpu(Kind::GpuClock) },
+    "cpu.gpu: clocks of GPU 0 were held down (sw_power_cap) to 700 of 1,400 MHz, 30.0 % below that on average")]
+fn a_graphics_processor_has_its_words(#[case] cause: Cause, #[case] limit: Limit, #[case] expected: &str) {
+    assert_eq!(words(&Limited { cause, limit: &limit, crowded: None }), expected);
+}
+
+fn gpu(kind: Kind) -> Limit {
+    Limit { kind, device: "0".to_owned(), ..Limit::default() }
+}
+
 /// Where threads of the run had the CPUs, how much of them.
 #[test]
 fn threads_in_each_others_way() {

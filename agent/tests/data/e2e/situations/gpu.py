@@ -107,5 +107,16 @@ def late_input(ms, is_faulty):
     _requests(work, data)
 
 
+def busy(ms, _):
+    """Every request waits for the device; what is wrong is on the card."""
+    stub = driver()
+    _requests(lambda: stub.cuStreamSynchronize(handle(SPINS, ms)), lambda: None)
+
+
 #: Programs of their own, in which every request is alike.
-WHOLE = {"gpu-launches": launches, "gpu-input": late_input}
+WHOLE = {
+    "gpu-shared": busy,
+    "gpu-clock": busy,
+    "gpu-launches": launches,
+    "gpu-input": late_input,
+}

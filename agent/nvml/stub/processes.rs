@@ -1,0 +1,82 @@
+//! Which processes use a device: `nvmlDeviceGetProcessUtilization`.
+//!
+//! The program that an agent observes is another child of the parent of the NVML process.
+
+use std::{
+    ffi::{c_uint, c_ulonglong},
+    fs,
+    os::unix::process::parent_id,
+    process,
+    sync::atomic::Ordering,
+};
+
+use crate::{
+    Code, Device,
+    behaviour::{self, Behaviour},
+    device::{READINGS_OF, found},
+};
+
+/// Between two samples, us.
+const PERIOD_US: u64 = 200_000;
+
+/// `nvmlProcessUtilizationSample_t`.
+#[repr(C)]
+pub struct ProcessUtilization {
+    pid: c_uint,
+    timestamp_us: c_ulonglong,
+    sm: c_uint,
+    memory: c_uint,
+    encoder: c_uint,
+    decoder: c_uint,
+}
+
+/// What processes used of a device since a time.
+///
+/// # Safety
+/// `out` is null or points to as many structures as `count` says; `count` is null or may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
+    device: Device,
+    out: *mut ProcessUtilization,
+    count: *mut c_uint,
+    last_us: c_ulonglong,
+) -> Code {
+    let index = match found(device) {
+        Ok(_) if count.is_null() => return Code::InvalidArgument,
+        Ok(index) => index,
+        Err(code) => return code,
+    };
+    let timestamp_us = READINGS_OF[index].load(Ordering::Relaxed) * PERIOD_US;
+    let used = used();
+    if used.is_empty() || timestamp_us <= last_us {
+        return Code::NotFound;
+    }
+    // SAFETY: it is not null, so it may be read and written, as the caller promises.
+    let room = unsafe { count.replace(c_uint::try_from(used.len()).unwrap_or_default()) };
+    if out.is_null() || usize::try_from(room).unwrap_or_default() < used.len() {
+        return Code::InsufficientSize;
+    }
+    for (place, (pid, sm)) in used.into_iter().enumerate() {
+        let one = ProcessUtilization { pid, timestamp_us, sm, memory: 20, encoder: 0, decoder: 0 };
+        // SAFETY: it is not null, and there is room for all of them, as the caller promises.
+        unsafe { out.add(place).write(one) };
+    }
+    Code::Success
+}
+
+/// Process IDs, and what each uses, percent.
+fn used() -> Vec<(c_uint, c_uint)> {
+    let is_shared = behaviour::chosen() == Behaviour::Shared;
+    if !is_shared && behaviour::chosen() != Behaviour::Held {
+        return Vec::new();
+    }
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<c_uint>().ok());
+    let is_beside = |pid: &c_uint| *pid != process::id() && parent_of(*pid) == Some(parent_id());
+    pids.filter(is_beside).map(|pid| (pid, 30)).chain(is_shared.then_some((1, 60))).collect()
+}
+
+fn parent_of(pid: c_uint) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
