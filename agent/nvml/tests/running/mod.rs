@@ -78,31 +78,27 @@ impl Running {
     }
 
     pub(crate) fn hello(&self) -> Hello {
-        match self.message() {
-            Message::Hello(hello) => hello,
-            other => panic!("no hello: {other:?}"),
-        }
+        let message = self.message();
+        let Message::Hello(hello) = message else { panic!("no hello: {message:?}") };
+        hello
     }
 
     pub(crate) fn sample(&self) -> Sample {
-        match self.message() {
-            Message::Sample(sample) => sample,
-            other => panic!("no sample: {other:?}"),
-        }
+        let message = self.message();
+        let Message::Sample(sample) = message else { panic!("no sample: {message:?}") };
+        sample
     }
 
     pub(crate) fn failed(&self) -> String {
-        match self.message() {
-            Message::Failed(failed) => failed.what,
-            other => panic!("no failure: {other:?}"),
-        }
+        let message = self.message();
+        let Message::Failed(failed) = message else { panic!("no failure: {message:?}") };
+        failed.what
     }
 
     pub(crate) fn processes(&self) -> Processes {
-        match self.message() {
-            Message::Processes(processes) => processes,
-            other => panic!("no processes: {other:?}"),
-        }
+        let message = self.message();
+        let Message::Processes(processes) = message else { panic!("no processes: {message:?}") };
+        processes
     }
 
     /// Asserts that it says nothing, lives, and can be killed.
