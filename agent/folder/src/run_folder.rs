@@ -15,6 +15,7 @@ use super::{
     error::{Error, Result},
     histograms::{self, Place},
     manifest::{MANIFEST, Manifest, RowCounts, State},
+    name,
     reader::{self, Requests},
     rows::Rows,
     sample::Sample,
@@ -59,6 +60,21 @@ impl RunFolder {
     /// Current path, if the folder was moved.
     pub fn current_path(&self) -> PathBuf {
         self.directory.current_path().unwrap_or_else(|| self.path.clone())
+    }
+
+    /// Gives it the name that fits this scenario, which may have become known since it was made. It keeps its
+    /// own where it was moved, or where that name is taken.
+    pub fn rename(&mut self, scenario: &str) {
+        let of = |scenario: &str| {
+            let start = self.manifest.clocks.first().copied().unwrap_or_default();
+            name::folder_name(start.wall_ns, scenario, &self.manifest.name)
+        };
+        let (before, now) = (of(&self.manifest.scenario), of(scenario));
+        // A number behind the name tells it from others of the same second.
+        let number = self.directory.made_as().and_then(|made| made.strip_prefix(&before));
+        let Some(number) = number.filter(|_| before != now) else { return };
+        // Without the new name the old one is as good: the manifest has the scenario.
+        self.directory.rename(&format!("{now}{number}")).unwrap_or_default();
     }
 
     /// The user with whose rights it was made and is written; none: the user of this process.

@@ -284,3 +284,22 @@ impl Storage for FaultyDisk {
         false
     }
 }
+
+/// The scenario is known for sure at the end; a number that tells folders of one second apart stays.
+#[test]
+fn a_folder_gets_the_name_of_its_scenario() {
+    let parent = tempfile::tempdir().unwrap();
+    let name = |folder: &RunFolder| folder.current_path().file_name().unwrap().to_str().unwrap().to_owned();
+    let mut all = [folder(parent.path()), folder(parent.path())];
+    let before = all.each_ref().map(name);
+    assert!(before[0].ends_with("-MVM-2-VNL-CPU-ic") && before[1].starts_with(&before[0]), "{before:?}");
+    all[1].rename("MVM/2/VNL/CPU");
+    assert_eq!(name(&all[1]), before[1]);
+    all.iter_mut().for_each(|folder| folder.rename("MVM/2/PIN/GPU"));
+    assert_eq!(all.each_ref().map(name), before.map(|name| name.replace("VNL-CPU", "PIN-GPU")));
+    // Where somebody moved it, it stays.
+    let mut moved = folder(parent.path());
+    fs::rename(moved.current_path(), parent.path().join("mine")).unwrap();
+    moved.rename("MVM/2/PIN/GPU");
+    assert_eq!(name(&moved), "mine");
+}

@@ -210,17 +210,18 @@ impl Closing {
             restored,
             unfinished,
         } = self;
-        let Sinks { folder, exporter, .. } = sinks;
+        let Sinks { mut folder, exporter, .. } = sinks;
         if let Some(exporter) = &exporter {
             health.export = exporter.finish(otlp::FINISH);
         }
         health.cost = cost.so_far(nvml);
-        let path = folder.current_path();
         let mut summary = Summary::read(|_| folder.requests());
         let gpu_account = Cause::Account(Account::Gpu);
         // A thread that spins for the device is in no account of it.
         let has_waited = |summary: &Summary| summary.has_any(gpu_account) || summary.has_driver();
         usage.apply(&mut guest, summary.as_ref().is_ok_and(has_waited));
+        folder.rename(&guest.scenario());
+        let path = folder.current_path();
         // Evidence for the findings. Without it the findings stand.
         let evidence = summary.as_mut().map_or(Ok(()), |summary| {
             summary.add_threads(folder.threads()?)?;

@@ -20,6 +20,7 @@ mod devices;
 mod disk;
 mod drivers;
 mod engines;
+mod evidence;
 mod exported;
 mod filter;
 mod folder;

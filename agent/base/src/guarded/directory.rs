@@ -170,28 +170,10 @@ impl Directory {
             Err(Errno::EISDIR | Errno::ENOTDIR | Errno::ENOTEMPTY | Errno::EEXIST) => {}
             renamed => return Ok(renamed?),
         }
-        self.exchange(temporary, name)?;
+        renamed(self.here(), (temporary, name), libc::RENAME_EXCHANGE)?;
         let removed = unlinkat(self.here(), temporary, UnlinkatFlags::NoRemoveDir);
         removed.or_else(|_| unlinkat(self.here(), temporary, UnlinkatFlags::RemoveDir)).unwrap_or_default();
         Ok(())
-    }
-
-    fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
-        let [one, other] = [one, other].map(std::ffi::CString::new);
-        let (one, other) = (one?, other?);
-        let here = self.here().as_raw_fd();
-        // SAFETY: both names live across the call and end in a zero.
-        let exchanged = unsafe {
-            libc::syscall(
-                libc::SYS_renameat2,
-                here,
-                one.as_ptr(),
-                here,
-                other.as_ptr(),
-                libc::RENAME_EXCHANGE,
-            )
-        };
-        if exchanged == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Whether this name leads to this open file.
@@ -220,13 +202,34 @@ impl Directory {
         for file in files {
             self.remove(file).unwrap_or_default();
         }
-        let Some((above, name)) = &self.above else { return };
+        if let Some((above, name)) = self.still_above() {
+            unlinkat(above, name, UnlinkatFlags::RemoveDir).unwrap_or_default();
+        }
+    }
+
+    /// The name under which the directory was made.
+    pub fn made_as(&self) -> Option<&str> {
+        self.above.as_ref().map(|(_, name)| name.as_str())
+    }
+
+    /// Gives the directory another name where it was made, unless somebody has renamed or moved it, or that
+    /// name is taken.
+    ///
+    /// # Errors
+    /// It keeps the name that it has.
+    pub fn rename(&self, name: &str) -> io::Result<()> {
+        let (above, before) = self.still_above().ok_or(Errno::ENOENT)?;
+        renamed(above, (before, name), libc::RENAME_NOREPLACE)
+    }
+
+    /// Where it was made, and its name, if it still has that.
+    fn still_above(&self) -> Option<(BorrowedFd<'_>, &str)> {
+        let (above, name) = self.above.as_ref()?;
         let same =
             |one: &FileStat, other: &FileStat| (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino);
-        let named = fstatat(&**above, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
-        if named.is_ok_and(|named| fstat(self.here()).is_ok_and(|ours| same(&named, &ours))) {
-            unlinkat(&**above, name.as_str(), UnlinkatFlags::RemoveDir).unwrap_or_default();
-        }
+        let named = fstatat(&**above, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        let is_ours = fstat(self.here()).is_ok_and(|ours| same(&named, &ours));
+        is_ours.then_some((above.as_fd(), name.as_str()))
     }
 
     /// Restores the owner's permissions: without them neither the owner nor the agent can enter.
@@ -242,4 +245,13 @@ impl Directory {
         let gone = is_marked || fstat(self.here()).is_ok_and(|found| found.st_nlink == 0);
         (!gone).then_some(path)
     }
+}
+
+/// Renames within a directory in a way that only the kernel's newer call has.
+fn renamed(within: BorrowedFd<'_>, (from, to): (&str, &str), how: libc::c_uint) -> io::Result<()> {
+    let [from, to] = [from, to].map(std::ffi::CString::new);
+    let (from, to, within) = (from?, to?, within.as_raw_fd());
+    // SAFETY: both names live across the call and end in a zero.
+    let done = unsafe { libc::syscall(libc::SYS_renameat2, within, from.as_ptr(), within, to.as_ptr(), how) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

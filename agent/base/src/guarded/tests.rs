@@ -129,6 +129,18 @@ fn a_renamed_folder_is_still_written() {
     assert_eq!(directory.current_path(), None);
 }
 
+#[test]
+fn a_folder_gets_another_name_but_none_that_is_taken() {
+    let temporary = tempdir().unwrap();
+    let (path, directory) = make(temporary.path(), "x");
+    fs::create_dir(temporary.path().join("taken")).unwrap();
+    assert_eq!(directory.rename("taken").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    directory.rename("y").unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(directory.rename("z").unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(names(temporary.path()), ["taken", "x", "y"]);
+}
+
 /// Directories in the way: a file cannot take their place, and what is in them is not ours to remove.
 #[rstest]
 #[case::under_the_name_in_the_making(&["m.tmp"], false)]
