@@ -147,7 +147,7 @@ def sharing(rows, machine):
 def cost_of_calls(rows, machine):
     each = []
     for _ in range(3):
-        without, _ = machine.alone("calls", 100_000), None
+        without = machine.alone("calls", 100_000)
         _, within = machine.observed("calls", 100_000)
         each.append((within["ns"] - without["ns"]) / within["calls"] / 1e3)
     cost = statistics.median(each)
