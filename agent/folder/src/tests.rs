@@ -295,7 +295,9 @@ fn a_folder_gets_the_name_of_its_scenario() {
     assert!(before[0].ends_with("-MVM-2-VNL-CPU-ic") && before[1].starts_with(&before[0]), "{before:?}");
     all[1].rename("MVM/2/VNL/CPU");
     assert_eq!(name(&all[1]), before[1]);
-    all.iter_mut().for_each(|folder| folder.rename("MVM/2/PIN/GPU"));
+    for folder in &mut all {
+        folder.rename("MVM/2/PIN/GPU");
+    }
     assert_eq!(all.each_ref().map(name), before.map(|name| name.replace("VNL-CPU", "PIN-GPU")));
     // Where somebody moved it, it stays.
     let mut moved = folder(parent.path());

@@ -20,7 +20,7 @@ use std::{
 use self::table::Driver;
 use crate::{
     descriptors,
-    function::{FOLDERS, Named, SymbolError, exported},
+    function::{FOLDERS, Named, SymbolError, cheap_entry, exported},
     guarded,
     loader::DriverProbes,
     untrusted::Shown as _,
@@ -144,7 +144,7 @@ impl Drivers {
             let mut places = HashMap::new();
             exported(&file, |name, offset| {
                 if let Some(does) = driver.does(name) {
-                    places.insert(offset, does);
+                    places.insert(cheap_entry(&file, offset), does);
                 }
             })?;
             if places.is_empty() {

@@ -5,7 +5,7 @@
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::{found::Found, golang};
 
@@ -19,6 +19,8 @@ const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// The 5-byte nop, by which compilers reserve room. 6.18 turns one under a probe into a call, which kills
 /// forked children (see `probes/phase.rs`).
 const ROOM: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+/// Bytes of a function that are looked at for a cheap place.
+const MOST_BEGIN: usize = 32;
 /// arm64: `ret`, `retaa` and `retab`.
 const RETURNS_ARM64: [u32; 3] = [0xd65f_03c0, 0xd65f_0bff, 0xd65f_0fff];
 
@@ -144,6 +146,42 @@ fn entry(own: &Piece, targets: &[u64]) -> u64 {
     if own.has(entry) && !targets.contains(&entry) { entry } else { own.offset }
 }
 
+/// Where a probe at this function's begin costs least: behind instructions that change neither the stack
+/// pointer nor an argument, at one that the kernel emulates. Any other it lets the program execute by itself,
+/// and comes back by an exception: 15 us a call instead of 2 in a virtual machine (6.18). No compiler lets a loop
+/// lead there: a conditional jump needs the flags that the instruction before it sets.
+pub(crate) fn cheap_entry(file: &File, offset: u64) -> u64 {
+    let mut bytes = [0; MOST_BEGIN];
+    match file.read_at(&mut bytes, offset) {
+        Ok(read) if !cfg!(target_arch = "aarch64") => offset + cheap_within(&bytes[..read]),
+        _ => offset,
+    }
+}
+
+/// The same within these bytes.
+fn cheap_within(bytes: &[u8]) -> u64 {
+    let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    let mut first = 0;
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let is_push = matches!(instruction.code(), Code::Push_r64);
+        let is_jump = instruction.is_jcc_short_or_near() || instruction.is_jmp_short_or_near();
+        if is_push || is_jump || instruction.is_call_near() {
+            return instruction.ip();
+        }
+        let is_idle = matches!(instruction.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Nop);
+        let compares = matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
+        if instruction.is_invalid() || !(is_idle || compares) {
+            return first;
+        }
+        if is_idle && first == instruction.ip() {
+            first = instruction.next_ip();
+        }
+    }
+    0
+}
+
 fn ways_arm64(own: &Piece) -> Result<Ways, CodeError> {
     const BRANCH: u32 = 0b00_0101;
     let mut exits = Vec::new();
@@ -227,6 +265,28 @@ mod tests {
         assert_eq!(ways.exits, [AT + 7, AT + 0x102]);
     }
 
+    #[rstest]
+    // cmp dword [rip+16],1; je +6; jmp [rip+32]: as functions of libcuda begin
+    #[case::behind_a_comparison(&[0x83, 0x3d, 16, 0, 0, 0, 1, 0x74, 6, 0xff, 0x25, 32, 0, 0, 0], 7)]
+    // endbr64; test edi,edi; jne far
+    #[case::behind_a_landing(&[0xf3, 0x0f, 0x1e, 0xfa, 0x85, 0xff, 0x0f, 0x85, 0, 1, 0, 0], 6)]
+    #[case::at_a_push(&[0x55, 0xc3], 0)]
+    // push r15
+    #[case::at_a_long_push(&[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57], 4)]
+    // endbr64; nopl; mov edi,1
+    #[case::never_at_room(&[0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x1f, 0x44, 0, 0, 0xbf, 1, 0, 0, 0], 9)]
+    // mov edi,1; je: an argument would be gone
+    #[case::not_behind_a_move(&[0xbf, 1, 0, 0, 0, 0x74, 6], 0)]
+    // sub rsp,8; je: the return address would not be on top
+    #[case::not_behind_the_stack(&[0x48, 0x83, 0xec, 8, 0x74, 6], 0)]
+    // cmp edi,1; jmp rax: the kernel does not emulate that
+    #[case::no_jump_by_a_register(&[0x83, 0xff, 1, 0xff, 0xe0], 0)]
+    #[case::nothing_in_reach(&[0x90; 32], 0)]
+    #[case::no_code(&[0x06], 0)]
+    fn a_cheap_place_is_found(#[case] bytes: &[u8], #[case] expected: u64) {
+        assert_eq!(cheap_within(bytes), expected);
+    }
+
     #[test]
     fn arm64_returns_and_tail_calls_are_found() {
         let words: [u32; 4] = [0xd503_201f, 0x1400_1000, 0x1400_0001, 0xd65f_03c0];
@@ -237,6 +297,7 @@ mod tests {
     proptest! {
         #[test]
         fn code_may_be_anything(bytes in vec(any::<u8>(), 1..300)) {
+            prop_assert!(cheap_within(&bytes) < bytes.len() as u64);
             if let Ok((entry, exits)) = ways(&bytes) {
                 prop_assert!(entry < bytes.len() as u64);
                 prop_assert!(exits.iter().all(|exit| *exit < bytes.len() as u64 && *exit != entry));

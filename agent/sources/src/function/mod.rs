@@ -35,6 +35,7 @@ use std::{
 use guestscope_contract::calls::GOROUTINES;
 
 pub use self::spec::{Asked, parse};
+pub(crate) use self::{code::cheap_entry, found::SymbolError, symbols::exported};
 use self::{
     error::FunctionError,
     place::Place,
@@ -43,7 +44,6 @@ use self::{
     state::State,
     wanted::{Wanted, What},
 };
-pub(crate) use self::{found::SymbolError, symbols::exported};
 use super::Kind;
 use crate::{
     guarded,

@@ -25,7 +25,7 @@ def load(path):
 
 def code(stub):
     """The first bytes of a function: a probe changes them."""
-    return ctypes.string_at(ctypes.cast(stub.cuStreamSynchronize, ctypes.c_void_p).value, 4)
+    return ctypes.string_at(ctypes.cast(stub.cuStreamSynchronize, ctypes.c_void_p).value, 16)
 
 
 def load_and_wait(path):
