@@ -58,12 +58,37 @@ pub struct GpuDevice {
     pub throttled: u64,
     /// Reasons in any of them, with NVML's names.
     pub throttled_by: Vec<String>,
+    /// Whether an observed process used it; none where the driver shows no process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_used: Option<bool>,
+    /// Errors that its driver reported, the first ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<GpuFault>,
+}
+
+/// An error of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuFault {
+    /// CLOCK_MONOTONIC when it was read, up to 200 ms after it happened, ns.
+    pub time_ns: u64,
+    /// The driver's number (Xid); none for memory that could not be corrected (a double-bit ECC error).
+    pub xid: Option<u64>,
+}
+
+impl GpuFault {
+    /// `Xid 79`
+    pub fn name(&self) -> String {
+        self.xid.map_or_else(|| "an ECC error that was not corrected".to_owned(), |xid| format!("Xid {xid}"))
+    }
 }
 
 impl GpuRecord {
-    /// How busy the busiest device was while requests ran, percent.
+    /// How busy the busiest device of the observed processes was while requests ran, percent.
     pub fn serving_percent(&self) -> Option<u64> {
-        self.devices.iter().filter_map(|device| device.serving_percent).max()
+        let is_only = self.devices.len() == 1;
+        let used = self.devices.iter().filter(|device| device.is_used.unwrap_or(is_only));
+        used.filter_map(|device| device.serving_percent).max()
     }
 }
 

@@ -60,7 +60,7 @@ pub use self::{
     columns::PhaseRow,
     cost_record::CostRecord,
     error::{Error, Result},
-    gpu::{GpuDevice, GpuRecord},
+    gpu::{GpuDevice, GpuFault, GpuRecord},
     histogram_index::{HistogramEntry, Histograms},
     manifest::{
         Child, ClockPair, Exit, ExportRecord, FORMAT, HealthRecord, HookRecord, Limits, MOST_RESTORED,

@@ -73,8 +73,11 @@ impl RunFolder {
         // A number behind the name tells it from others of the same second.
         let number = self.directory.made_as().and_then(|made| made.strip_prefix(&before));
         let Some(number) = number.filter(|_| before != now) else { return };
+        let now = format!("{now}{number}");
         // Without the new name the old one is as good: the manifest has the scenario.
-        self.directory.rename(&format!("{now}{number}")).unwrap_or_default();
+        if self.directory.rename(&now).is_ok() {
+            self.path.set_file_name(now);
+        }
     }
 
     /// The user with whose rights it was made and is written; none: the user of this process.

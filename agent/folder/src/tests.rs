@@ -299,6 +299,7 @@ fn a_folder_gets_the_name_of_its_scenario() {
         folder.rename("MVM/2/PIN/GPU");
     }
     assert_eq!(all.each_ref().map(name), before.map(|name| name.replace("VNL-CPU", "PIN-GPU")));
+    assert_eq!(all.each_ref().map(|folder| folder.path().exists()), [true; 2]);
     // Where somebody moved it, it stays.
     let mut moved = folder(parent.path());
     fs::rename(moved.current_path(), parent.path().join("mine")).unwrap();

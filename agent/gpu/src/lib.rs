@@ -21,7 +21,7 @@ use std::{future::pending, time::Duration};
 
 use tokio::time::timeout;
 
-pub use guestscope_nvml::{CLOCKS_HELD, Device, Hello, throttle_words};
+pub use guestscope_nvml::{CLOCKS_HELD, Device, GPU_IDLE, Hello, throttle_words};
 
 use self::process::NvmlProcess;
 pub use self::{
@@ -98,7 +98,7 @@ pub fn look(driver: &Driver) -> Result<GpuRecord, String> {
                 match gpus.next().await {
                     News::Known(hello) => return Ok(record(&hello)),
                     News::Over(why) => return why.map_or_else(|| Ok(GpuRecord::default()), Err),
-                    News::Reading(_) | News::Processes(_) | News::Trouble(_) => {}
+                    News::Reading(_) | News::Processes(_) | News::Error(_) | News::Trouble(_) => {}
                 }
             }
         };

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use guestscope_nvml::{Failed, MOST_DEVICES, MOST_PROCESSES, Message, Processes, Sample};
+use guestscope_nvml::{DeviceError, Failed, MOST_DEVICES, MOST_PROCESSES, Message, Processes, Sample};
 use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
     sys::{
@@ -40,7 +40,7 @@ use super::{
 };
 use crate::{
     carried, guarded,
-    phase::{GpuProcesses, GpuReading},
+    phase::{GpuError, GpuProcesses, GpuReading},
     privileges,
 };
 
@@ -205,6 +205,10 @@ impl NvmlProcess {
             }
             Ok(Message::Processes(told)) => {
                 self.is_known(told.device).then(|| News::Processes(processes(&told)))
+            }
+            Ok(Message::Error(DeviceError { at_ns, device, xid })) => {
+                let error = GpuError { time_ns: at_ns, device, xid };
+                self.is_known(device).then_some(News::Error(error))
             }
             Ok(Message::Failed(Failed { what })) => {
                 let what = cleaned(&what, TEXT);

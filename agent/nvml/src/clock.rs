@@ -13,6 +13,12 @@ pub(crate) fn now_ns() -> u64 {
     time.tv_sec.unsigned_abs() * NS_PER_S + time.tv_nsec.unsigned_abs()
 }
 
+/// The wall clock, us since 1970.
+pub(crate) fn wall_us() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
 /// A span of time as the kernel takes it.
 pub(crate) fn timespec(span_ns: u64) -> libc::timespec {
     libc::timespec {

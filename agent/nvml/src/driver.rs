@@ -7,12 +7,14 @@
 
 use std::{cell::Cell, cmp::Reverse, collections::BTreeMap, ffi::OsStr, mem};
 
-use guestscope_nvml::{Device, MOST_PROCESSES, ProcessUse, Processes, Sample, Virtualization};
+use guestscope_nvml::{Device, DeviceError, MOST_PROCESSES, ProcessUse, Processes, Sample, Virtualization};
 use nvml_wrapper::{
-    Nvml,
-    bitmasks::InitFlags,
+    EventSet, Nvml,
+    bitmasks::{InitFlags, event::EventTypes},
     enum_wrappers::device::{Clock, GpuVirtualizationMode, TemperatureSensor},
+    enums::event::XidError,
     error::{Bits, NvmlError, nvml_sym, nvml_try},
+    struct_wrappers::device::ProcessUtilizationSample,
 };
 
 use crate::clock;
@@ -22,6 +24,8 @@ const LONGEST_INTERVAL_US: u64 = 1_000_000;
 /// The shortest: what the first numbers of processes are taken to be of.
 const SHORTEST_INTERVAL_US: u64 = 1_000_000 / 6;
 const NS_PER_US: u64 = 1_000;
+/// What the driver's clock may be ahead, us.
+const AHEAD_US: u64 = 5_000_000;
 
 /// Characters kept of a string that came from outside; NVML's own longest is 96 bytes.
 const MOST_CHARACTERS: usize = 256;
@@ -97,18 +101,23 @@ impl<'nvml> Gpu<'nvml> {
     /// What processes used since the last call; none where the driver has no new numbers, or tells none. An
     /// error as above.
     pub(crate) fn processes(&self) -> Result<Option<Processes>, NvmlError> {
-        let told_us = self.told_us.get();
+        // The driver's times are of the wall clock, which may be set back.
+        let latest_us = clock::wall_us() + AHEAD_US;
+        let told_us = Some(self.told_us.get()).filter(|told_us| *told_us <= latest_us).unwrap_or(0);
         let Some(samples) = unless_lost(self.device.process_utilization_stats(told_us))? else {
             return Ok(None);
         };
-        // Numbers of process 0 are of nobody.
-        let new = || samples.iter().filter(|one| one.pid != 0 && one.timestamp > told_us);
+        // NVML fills unused entries with process 0. Of a zombie it gave 37,100 % at a time without meaning
+        // (nvtop issue 110).
+        let is_sound = |one: &&ProcessUtilizationSample| one.pid != 0 && one.sm_util <= 100;
+        let is_new = |one: &&ProcessUtilizationSample| (told_us + 1..=latest_us).contains(&one.timestamp);
+        let new = || samples.iter().filter(is_sound).filter(is_new);
         let Some(newest_us) = new().map(|one| one.timestamp).max() else { return Ok(None) };
         self.told_us.set(newest_us);
         let mut sums: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for one in new() {
             let (sum, count) = sums.entry(one.pid).or_default();
-            (*sum, *count) = (*sum + u64::from(one.sm_util.min(100)), *count + 1);
+            (*sum, *count) = (*sum + u64::from(one.sm_util), *count + 1);
         }
         let percent = |(sum, count): (u64, u64)| u32::try_from(sum / count).unwrap_or_default();
         let used = sums.into_iter().map(|(pid, of)| ProcessUse { pid, sm_percent: percent(of) });
@@ -119,6 +128,32 @@ impl<'nvml> Gpu<'nvml> {
         let over_ns = over_us.min(LONGEST_INTERVAL_US) * NS_PER_US;
         Ok(Some(Processes { at_ns: clock::now_ns(), over_ns, device: self.index, list }))
     }
+}
+
+/// NVML's number of an error whose own number it does not know.
+const UNKNOWN_XID: u64 = 999;
+
+/// Errors of devices, from now on; none where the driver does not report them.
+pub(crate) fn errors<'nvml>(nvml: &'nvml Nvml, gpus: &[Gpu<'nvml>]) -> Option<EventSet<'nvml>> {
+    let wanted = EventTypes::CRITICAL_XID_ERROR | EventTypes::DOUBLE_BIT_ECC_ERROR;
+    let mut watched = nvml.create_event_set().ok()?;
+    for gpu in gpus {
+        // A product may have one kind only.
+        let supported = gpu.device.supported_event_types().unwrap_or(wanted) & wanted;
+        // A set that takes a device no more is used up: what it had is lost with it.
+        watched = gpu.device.register_events(supported, watched).ok()?;
+    }
+    Some(watched)
+}
+
+/// The next error, without waiting for one.
+pub(crate) fn next_error(watched: &EventSet<'_>) -> Option<DeviceError> {
+    let event = watched.wait(0).ok()?;
+    let xid = event.event_data.map(|xid| match xid {
+        XidError::Value(number) => number,
+        XidError::Unknown => UNKNOWN_XID,
+    });
+    Some(DeviceError { at_ns: clock::now_ns(), device: event.device.index().ok()?, xid })
 }
 
 /// An answer, or None where the driver gives none: not supported by this product, not allowed in this

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod throttle;
 
-pub use throttle::{CLOCKS_HELD, THROTTLE_REASONS, throttle_words};
+pub use throttle::{CLOCKS_HELD, GPU_IDLE, THROTTLE_REASONS, throttle_words};
 
 /// Most devices that are reported: NVIDIA's largest machines have 16, and a broken count must not become an
 /// endless loop.
@@ -30,6 +30,8 @@ pub enum Message {
     Sample(Sample),
     /// What processes used of one device, where the driver has new numbers of that.
     Processes(Processes),
+    /// A device had an error.
+    Error(DeviceError),
     /// An operation failed.
     Failed(Failed),
 }
@@ -148,6 +150,18 @@ pub struct ProcessUse {
     pub sm_percent: u32,
 }
 
+/// An error of a device that its driver reported while it was watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceError {
+    /// CLOCK_MONOTONIC when it was read, up to a period after it happened, ns.
+    pub at_ns: u64,
+    /// [`Device::index`].
+    pub device: u32,
+    /// The driver's number (Xid); None for memory that could not be corrected (a double-bit ECC error).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xid: Option<u64>,
+}
+
 /// A failed operation; the others continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
@@ -157,7 +171,7 @@ pub struct Failed {
 
 #[cfg(test)]
 mod tests {
-    use super::{Device, Failed, Hello, Message, ProcessUse, Processes, Sample, Virtualization};
+    use super::{Device, DeviceError, Failed, Hello, Message, ProcessUse, Processes, Sample, Virtualization};
 
     /// One message of each kind, with all values and with none.
     fn messages() -> Vec<Message> {
@@ -199,6 +213,8 @@ mod tests {
                 device: 1,
                 list: vec![ProcessUse { pid: 1, sm_percent: 100 }; 2],
             }),
+            Message::Error(DeviceError::default()),
+            Message::Error(DeviceError { at_ns: u64::MAX, device: 1, xid: Some(79) }),
             Message::Failed(Failed { what: "no\ndriver".to_owned() }),
         ]
     }

@@ -19,6 +19,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     io::{self, Write},
+    iter,
     mem::ManuallyDrop,
     process::ExitCode,
 };
@@ -31,6 +32,8 @@ use crate::{clock::Pace, driver::Gpu};
 /// An hour: longer periods are surely a mistake of units.
 const LONGEST_PERIOD_MS: u64 = 3_600_000;
 const NS_PER_MS: u64 = 1_000_000;
+/// Most errors that are told in a period: a broken device may have any number.
+const MOST_ERRORS: usize = 16;
 
 fn main() -> ExitCode {
     // Before anything that can block: from now on this process cannot outlive its parent.
@@ -90,9 +93,15 @@ fn run(library: &OsStr, period_ns: u64, out: &mut Lines<impl Write>) -> io::Resu
     if count == 0 {
         return Ok(ExitCode::SUCCESS);
     }
+    let watched = driver::errors(&nvml, &gpus);
     let mut pace = Pace::starting_at(clock::now_ns(), period_ns);
     loop {
         sample(&mut gpus, out)?;
+        for error in
+            watched.iter().flat_map(|watched| iter::from_fn(|| driver::next_error(watched))).take(MOST_ERRORS)
+        {
+            out.say(&Message::Error(error))?;
+        }
         if gpus.is_empty() {
             return Ok(ExitCode::FAILURE);
         }

@@ -3,7 +3,8 @@
 //! Yields [`THROTTLE_REASONS`] and which of them lower the clocks. A bit that NVIDIA adds later has no word
 //! here: it stays in the mask and is otherwise ignored.
 
-const GPU_IDLE: u64 = 0x1;
+/// Nothing runs: whatever else lowers the clocks costs nothing.
+pub const GPU_IDLE: u64 = 0x1;
 const APPLICATIONS_CLOCKS: u64 = 0x2;
 const SW_POWER_CAP: u64 = 0x4;
 const HW_SLOWDOWN: u64 = 0x8;

@@ -10,10 +10,11 @@
 //! | `crash-init`    | initialisation aborts the process                                                  |
 //! | `crash-after:N` | reading N aborts the process                                                       |
 //! | `lost-after:N`  | device 1 is lost from reading N on                                                 |
+//! | `xid-after:N`   | device 0 has error 79 at its reading N                                             |
 //! | `no-devices`    | there is none; initialisation without the flag for that fails                      |
 //! | `unsupported`   | no question about a device is supported                                            |
 //! | `no-driver`     | initialisation says that the driver is not loaded                                  |
-//! | `idle`          | works, and no device is ever busy                                                  |
+//! | `idle`          | works, no device is ever busy; other children of its parent use 1 %                |
 //! | `shared`        | works; process 1 uses 60 % of each device, each other child of its parent 30 %     |
 //! | `held`          | works; the power cap halves the clocks; other children of its parent use 30 %      |
 //! | `old-driver`    | as a driver before 510, the second version of the question for memory does not exist |
@@ -32,6 +33,7 @@ pub(crate) enum Behaviour {
     CrashInit,
     CrashAfter(u64),
     LostAfter(u64),
+    XidAfter(u64),
     NoDevices,
     Unsupported,
     NoDriver,
@@ -64,6 +66,7 @@ fn named(word: &str) -> Option<Behaviour> {
         ("crash-init", None) => Behaviour::CrashInit,
         ("crash-after", Some(count)) => Behaviour::CrashAfter(count),
         ("lost-after", Some(count)) => Behaviour::LostAfter(count),
+        ("xid-after", Some(count)) => Behaviour::XidAfter(count),
         ("no-devices", None) => Behaviour::NoDevices,
         ("unsupported", None) => Behaviour::Unsupported,
         ("no-driver", None) => Behaviour::NoDriver,

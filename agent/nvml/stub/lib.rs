@@ -9,6 +9,7 @@
 
 mod behaviour;
 pub mod device;
+pub mod errors;
 pub mod processes;
 mod values;
 
@@ -36,6 +37,8 @@ pub enum Code {
     NotFound = 6,
     /// A buffer is too small for its string.
     InsufficientSize = 7,
+    /// Nothing happened for as long as the caller waits.
+    Timeout = 10,
     /// There is no kernel driver.
     DriverNotLoaded = 9,
     /// This driver has no such function.

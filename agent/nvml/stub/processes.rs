@@ -66,14 +66,32 @@ pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
 
 /// Process IDs, and what each uses, percent.
 fn used() -> Vec<(c_uint, c_uint)> {
-    let is_shared = behaviour::chosen() == Behaviour::Shared;
-    if !is_shared && behaviour::chosen() != Behaviour::Held {
-        return Vec::new();
-    }
+    let (is_shared, of_program) = match behaviour::chosen() {
+        Behaviour::Shared => (true, 30),
+        Behaviour::Held => (false, 30),
+        Behaviour::Idle => (false, 1),
+        Behaviour::Works
+        | Behaviour::HangInit
+        | Behaviour::HangAfter(_)
+        | Behaviour::CrashInit
+        | Behaviour::CrashAfter(_)
+        | Behaviour::LostAfter(_)
+        | Behaviour::XidAfter(_)
+        | Behaviour::NoDevices
+        | Behaviour::Unsupported
+        | Behaviour::NoDriver
+        | Behaviour::OldDriver => return Vec::new(),
+    };
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<c_uint>().ok());
+    // What a real driver says of a zombie is no number.
+    let zombie = is_shared.then_some((2, 37_100));
     let is_beside = |pid: &c_uint| *pid != process::id() && parent_of(*pid) == Some(parent_id());
-    pids.filter(is_beside).map(|pid| (pid, 30)).chain(is_shared.then_some((1, 60))).collect()
+    pids.filter(is_beside)
+        .map(|pid| (pid, of_program))
+        .chain(is_shared.then_some((1, 60)))
+        .chain(zombie)
+        .collect()
 }
 
 fn parent_of(pid: c_uint) -> Option<u32> {

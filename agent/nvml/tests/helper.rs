@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use guestscope_nvml::{Device, Hello, Message, ProcessUse, Sample, Virtualization};
+use guestscope_nvml::{Device, DeviceError, Hello, Message, ProcessUse, Sample, Virtualization};
 use running::{HELPER, PERIOD_MS, Running, behave, command, end_of, stub, until};
 
 const GIB: u64 = 1 << 30;
@@ -102,6 +102,20 @@ fn what_processes_used_is_said_once_with_its_interval() {
             assert_eq!(told.list[0], ProcessUse { pid: 1, sm_percent: 60 });
             assert!(told.list[1..].iter().all(|one| one.sm_percent == 30), "{told:?}");
             assert!(told.at_ns >= sample.at_ns, "{told:?} {sample:?}");
+        }
+    }
+}
+
+#[test]
+fn an_error_of_a_device_is_said_once() {
+    let running = Running::on_stub("xid-after:2");
+    running.hello();
+    for reading in 1..=3 {
+        let samples = [running.sample(), running.sample()];
+        if reading == 2 {
+            let Message::Error(error) = running.message() else { panic!("no error") };
+            assert_eq!(DeviceError { at_ns: 0, ..error }, DeviceError { at_ns: 0, device: 0, xid: Some(79) });
+            assert!(error.at_ns >= samples[1].at_ns);
         }
     }
 }
@@ -298,7 +312,10 @@ fn a_reader_that_pauses_loses_no_line_and_gets_no_burst() {
             let line = lines.next().expect("a line").expect("it can be read");
             let sample = match serde_json::from_str(&line).expect("a line is a message") {
                 Message::Sample(sample) => sample,
-                other @ (Message::Hello(_) | Message::Processes(_) | Message::Failed(_)) => {
+                other @ (Message::Hello(_)
+                | Message::Processes(_)
+                | Message::Error(_)
+                | Message::Failed(_)) => {
                     panic!("no sample: {other:?}")
                 }
             };

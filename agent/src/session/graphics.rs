@@ -4,13 +4,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::others::Others;
 use crate::{
-    folder::{GpuRecord, Sample},
+    folder::{GpuFault, GpuRecord, Sample},
     gpu::{self, CLOCKS_HELD, Gpus, Hello, News, throttle_words},
     limits::Limit,
     out,
-    phase::{GpuProcesses, GpuReading, GpuTally},
+    phase::{GpuError, GpuProcesses, GpuReading, GpuTally},
     platform::Root,
 };
+
+/// Most errors of a device that are told: a broken one may have any number.
+const MOST_ERRORS: usize = 16;
 
 /// GPU readings and totals so far.
 #[derive(Debug, Default)]
@@ -19,6 +22,8 @@ pub(crate) struct Graphics {
     record: GpuRecord,
     tallies: BTreeMap<u32, GpuTally>,
     others: Others,
+    /// Whether requests ran at the last reading.
+    had_requests: bool,
     /// Rows that wait for the next tick.
     rows: Vec<Sample>,
     /// The last sample of the guest and the agent.
@@ -70,13 +75,25 @@ impl Graphics {
         self.last = sample;
     }
 
-    /// Takes a reading. `is_serving`: whether requests ran then.
-    pub(super) fn add(&mut self, reading: GpuReading, is_serving: bool) {
+    /// Takes a reading. `has_requests`: whether requests run now.
+    pub(super) fn add(&mut self, reading: GpuReading, has_requests: bool) {
+        // A reading is of the time before it.
+        let is_serving = std::mem::replace(&mut self.had_requests, has_requests) && has_requests;
         self.tallies.entry(reading.device).or_default().add(&reading, CLOCKS_HELD, is_serving);
-        if is_serving {
-            self.others.read(&reading);
-        }
+        self.others.read(&reading, is_serving);
         self.rows.push(Sample { gpu: Some(reading), ..self.last });
+    }
+
+    /// Takes an error of a device.
+    pub(super) fn failed(&mut self, error: &GpuError) {
+        let Some(device) = self.record.devices.iter_mut().find(|one| one.index == error.device) else {
+            return;
+        };
+        if device.errors.len() < MOST_ERRORS {
+            let fault = GpuFault { time_ns: error.time_ns, xid: error.xid };
+            out::say(&format!("warning: graphics processor {}: {}\n", device.index, fault.name()));
+            device.errors.push(fault);
+        }
     }
 
     /// These processes are observed.
@@ -84,11 +101,9 @@ impl Graphics {
         self.others.observe(processes);
     }
 
-    /// Takes what processes used. `is_serving`: whether requests ran then.
-    pub(super) fn used(&mut self, told: &GpuProcesses, is_serving: bool) {
-        if is_serving {
-            self.others.used(told);
-        }
+    /// Takes what processes used, which comes right behind a reading of the device.
+    pub(super) fn used(&mut self, told: &GpuProcesses) {
+        self.others.used(told, self.had_requests);
     }
 
     /// What others and its clocks left of each device.
@@ -108,6 +123,7 @@ impl Graphics {
             if let Some(tally) = self.tallies.get(&device.index) {
                 let total = tally.total();
                 device.used(&total);
+                device.is_used = self.others.is_used(device.index);
                 device.throttled_by = throttle_words(total.throttle_reasons).map(str::to_owned).collect();
             }
         }

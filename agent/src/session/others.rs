@@ -2,15 +2,17 @@
 //! that are held down.
 //!
 //! Yields [`Limit`]s. Only what is read while requests run counts, and only devices that observed processes
-//! use. Where there are several and the driver shows no process, as in some containers, nothing is known of
-//! that.
+//! use. Where the driver shows no process, as in some containers, no other process is known, and clocks are
+//! those of the only device.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    iter,
+};
 
-use super::limits::with_descendants;
 use crate::{
     clock,
-    gpu::{CLOCKS_HELD, Hello, throttle_words},
+    gpu::{CLOCKS_HELD, GPU_IDLE, Hello, throttle_words},
     limits::{Kind, Limit, Timeline},
     phase::{GpuProcesses, GpuReading},
     untrusted::Untrusted,
@@ -20,8 +22,10 @@ use crate::{
 const STEP_NS: u64 = 200_000_000;
 /// Longest time between two readings that one stands for, ns.
 const LONGEST_NS: u64 = 1_000_000_000;
-/// Most processes told apart.
+/// Most processes told apart: of others nothing is told.
 const PROCESSES: usize = 256;
+/// Most ancestors of a process that are looked at.
+const ANCESTORS: usize = 64;
 /// Most processes kept at the end, those first that had the devices longest.
 const KEPT: usize = 8;
 
@@ -31,10 +35,20 @@ pub(super) struct Others {
     started_ns: u64,
     devices: BTreeMap<u32, Device>,
     observed: Vec<u32>,
-    /// Processes that use a device, by their IDs; no name if observed.
-    processes: HashMap<u32, Option<String>>,
+    /// Processes that use a device, by their IDs.
+    processes: HashMap<u32, User>,
     /// By device and process.
     shared: BTreeMap<(u32, u32), Limit>,
+}
+
+/// A process that uses a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum User {
+    Observed,
+    /// Not observed, with its name.
+    Stranger(String),
+    /// This guest shows no such process: NVML counts those of containers as their host does.
+    Unknown,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +56,10 @@ struct Device {
     /// Time of the last reading, ns; 0 before the first.
     last_ns: u64,
     seen_ns: u64,
+    /// The highest clock, by its driver.
     most_mhz: u64,
+    /// The highest clock that was read while nothing held it.
+    free_mhz: u64,
     reasons: u64,
     clock: Limit,
     /// Whether an observed process used it.
@@ -71,39 +88,55 @@ impl Others {
             processes.clone_into(&mut self.observed);
             // One that was taken for a stranger may be observed by now.
             self.processes.clear();
+            let mut shared = std::mem::take(&mut self.shared);
+            shared.retain(|&(_, pid), _| !self.is_observed(pid));
+            self.shared = shared;
         }
     }
 
-    /// Takes a reading.
-    pub(super) fn read(&mut self, reading: &GpuReading) {
+    /// Takes a reading. `is_serving`: whether requests ran since the one before.
+    pub(super) fn read(&mut self, reading: &GpuReading, is_serving: bool) {
         let Some(device) = self.devices.get_mut(&reading.device) else { return };
         let before_ns = std::mem::replace(&mut device.last_ns, reading.time_ns);
         let since_ns = if before_ns == 0 { STEP_NS } else { reading.time_ns.saturating_sub(before_ns) };
         let since_ns = since_ns.min(LONGEST_NS);
-        device.seen_ns = device.seen_ns.saturating_add(since_ns);
-        let Some(mhz) = reading.clock_sm_mhz.filter(|mhz| *mhz > 0) else { return };
-        device.most_mhz = device.most_mhz.max(mhz);
-        let reasons = reading.throttle_reasons.unwrap_or(0) & CLOCKS_HELD;
-        if reasons == 0 {
+        let reasons = reading.throttle_reasons.unwrap_or(0);
+        let held = if reasons & GPU_IDLE == 0 { reasons & CLOCKS_HELD } else { 0 };
+        let mhz = reading.clock_sm_mhz.filter(|mhz| *mhz > 0);
+        if held == 0 && reasons & GPU_IDLE == 0 {
+            device.free_mhz = device.free_mhz.max(mhz.unwrap_or(0));
+        }
+        if !is_serving {
             return;
         }
-        device.reasons |= reasons;
-        let Device { clock, most_mhz, .. } = device;
-        let lost_ns = (since_ns as f64 * (1.0 - mhz as f64 / *most_mhz as f64)) as u64;
+        device.seen_ns = device.seen_ns.saturating_add(since_ns);
+        let Some(mhz) = mhz.filter(|_| held != 0) else { return };
+        device.reasons |= held;
+        let most_mhz = device.highest().max(mhz);
+        let clock = &mut device.clock;
+        let lost_ns = (since_ns as f64 * (1.0 - mhz as f64 / most_mhz as f64)) as u64;
         clock.hits += 1;
         clock.value = if clock.value == 0 { mhz } else { clock.value.min(mhz) };
         clock.hit_ns = clock.hit_ns.saturating_add(lost_ns);
         clock.when.add(reading.time_ns.saturating_sub(since_ns / 2), lost_ns);
     }
 
-    /// Takes what processes used.
-    pub(super) fn used(&mut self, told: &GpuProcesses) {
+    /// Takes what processes used. `is_serving` as above.
+    pub(super) fn used(&mut self, told: &GpuProcesses, is_serving: bool) {
         for &(pid, percent) in &told.list {
-            let Some(comm) = self.stranger(pid) else {
-                self.devices.entry(told.device).and_modify(|device| device.is_used = true);
-                continue;
+            let comm = match self.user(pid) {
+                User::Observed => {
+                    self.devices.entry(told.device).and_modify(|device| device.is_used = true);
+                    continue;
+                }
+                User::Unknown => continue,
+                User::Stranger(comm) => comm,
             };
             let begun_ns = self.started_ns;
+            if !is_serving || self.shared.len() >= PROCESSES && !self.shared.contains_key(&(told.device, pid))
+            {
+                continue;
+            }
             let limit = self.shared.entry((told.device, pid)).or_insert_with(|| Limit {
                 kind: Kind::GpuShared,
                 device: told.device.to_string(),
@@ -119,17 +152,32 @@ impl Others {
         }
     }
 
-    /// The name of a process that is not observed.
-    fn stranger(&mut self, pid: u32) -> Option<String> {
+    /// Whether an observed process uses this device; none where the driver shows no process.
+    pub(super) fn is_used(&self, device: u32) -> Option<bool> {
+        let is_shown = self.devices.values().any(|one| one.is_used);
+        is_shown.then(|| self.devices.get(&device).is_some_and(|one| one.is_used))
+    }
+
+    fn user(&mut self, pid: u32) -> User {
         if let Some(known) = self.processes.get(&pid) {
             return known.clone();
         }
-        let is_observed = with_descendants(self.observed.clone()).contains(&pid);
-        let name = (!is_observed).then(|| name(pid));
-        if self.processes.len() < PROCESSES {
-            self.processes.insert(pid, name.clone());
+        if self.processes.len() >= PROCESSES {
+            return User::Unknown;
         }
-        name
+        let user = match name(pid) {
+            _ if self.is_observed(pid) => User::Observed,
+            Some(name) => User::Stranger(name),
+            None => User::Unknown,
+        };
+        self.processes.insert(pid, user.clone());
+        user
+    }
+
+    /// Whether a process or one of its ancestors is observed.
+    fn is_observed(&self, pid: u32) -> bool {
+        let line = iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent > 1));
+        line.take(ANCESTORS).any(|pid| self.observed.contains(&pid))
     }
 
     /// What was seen of each device.
@@ -139,28 +187,41 @@ impl Others {
             seen_ns: seen_ns(device).max(limit.hit_ns),
             ..limit.clone()
         };
-        let is_only = self.devices.len() == 1;
-        let used = self.devices.iter().filter(|(_, device)| is_only || device.is_used);
-        let used: BTreeMap<u32, &Device> = used.map(|(&index, device)| (index, device)).collect();
-        let shared = self.shared.iter().filter(|((device, _), _)| used.contains_key(device));
+        let is_used = |device: u32| self.is_used(device);
+        let shared = self.shared.iter().filter(|((device, _), _)| is_used(*device) == Some(true));
         let mut limits: Vec<Limit> = shared.map(of_process).collect();
         limits.sort_by_key(|limit| std::cmp::Reverse(limit.hit_ns));
         limits.truncate(KEPT);
         let of_clock = |device: &Device| Limit {
             file: throttle_words(device.reasons).collect::<Vec<_>>().join(", "),
             seen_ns: device.seen_ns,
-            most_mhz: device.most_mhz,
+            most_mhz: device.highest().max(device.clock.value),
             ..device.clock.clone()
         };
-        limits.extend(used.into_values().filter(|device| device.clock.hit_ns > 0).map(of_clock));
+        let is_only = self.devices.len() == 1;
+        let used = self.devices.iter().filter(|(device, _)| is_used(**device).unwrap_or(is_only));
+        limits.extend(used.map(|(_, device)| device).filter(|device| device.clock.hit_ns > 0).map(of_clock));
         limits
     }
 }
 
-/// The name of a process, empty where this guest does not show it.
-fn name(pid: u32) -> String {
-    let text = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Untrusted::of_bytes(text.trim_ascii_end()).stored().to_owned()
+impl Device {
+    /// The clock that work would have: the highest one that nothing held, else the highest of all, MHz.
+    fn highest(&self) -> u64 {
+        if self.free_mhz > 0 { self.free_mhz } else { self.most_mhz }
+    }
+}
+
+/// The name of a process; none if this guest shows no such process.
+fn name(pid: u32) -> Option<String> {
+    let text = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(Untrusted::of_bytes(text.trim_ascii_end()).stored().to_owned())
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"PPid:"))?;
+    std::str::from_utf8(line.trim_ascii()).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -8,13 +8,11 @@ impl<F: RecordSource> Session<F> {
     pub(crate) fn gpu(&mut self, news: News) {
         match news {
             News::Reading(reading) => {
-                let is_serving = self.feed.pairing().has_requests();
-                return self.graphics.add(reading, is_serving);
+                let has_requests = self.feed.pairing().has_requests();
+                return self.graphics.add(reading, has_requests);
             }
-            News::Processes(told) => {
-                let is_serving = self.feed.pairing().has_requests();
-                return self.graphics.used(&told, is_serving);
-            }
+            News::Processes(told) => return self.graphics.used(&told),
+            News::Error(error) => self.graphics.failed(&error),
             News::Known(hello) => self.graphics.known(&hello),
             News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),
             News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),

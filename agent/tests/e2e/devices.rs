@@ -74,6 +74,16 @@ fn what_a_library_tells_is_kept_and_told() {
     assert!(command(&["report"]).contains("GPU 1 busy"));
 }
 
+/// An error of a device is told when it comes, and kept.
+#[test]
+fn an_error_of_a_device_is_told() {
+    let Some(ground) = Ground::new("devices::an_error_of_a_device_is_told") else { return };
+    let done = observed(&ground, "xid-after:2").finish().expect(0);
+    assert!(done.stderr.contains("warning: graphics processor 0: Xid 79"), "{}", done.stderr);
+    let devices = &done.summary()["gpu"]["devices"];
+    assert_eq!((&devices[0]["errors"][0]["xid"], &devices[1]["errors"]), (&79.into(), &Value::Null));
+}
+
 /// The program runs on and is observed completely, and earlier readings stay.
 #[rstest]
 #[case::no_driver("no-driver", "initialising NVML", 0..=0)]

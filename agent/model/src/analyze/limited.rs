@@ -94,12 +94,10 @@ pub fn each_once(found: Vec<Limited<'_>>) -> Vec<Limited<'_>> {
 pub fn explaining<'a>(cause: Cause, spans: &[Span], limits: &'a [Limit]) -> Vec<Limited<'a>> {
     let all_ns: f64 = spans.iter().map(|span| span.ns as f64).sum();
     // Requests that run at the same time count with all of the amount each, and so does what each lost.
+    let length_ns: f64 = spans.iter().map(|span| span.end_ns.saturating_sub(span.begin_ns) as f64).sum();
     let sum = |line: &crate::limits::Timeline, usual: f64| -> f64 {
-        let more = |span: &Span| {
-            let length_ns = span.end_ns.saturating_sub(span.begin_ns) as f64;
-            (line.between(span.begin_ns, span.end_ns) - usual * length_ns).max(0.0)
-        };
-        spans.iter().map(more).sum()
+        let all: f64 = spans.iter().map(|span| line.between(span.begin_ns, span.end_ns)).sum();
+        (all - usual * length_ns).max(0.0)
     };
     let held_ns: f64 = spans.iter().map(|span| span.held_ns as f64).sum();
     // Which one of several limits held an I/O back is not known.
@@ -149,9 +147,13 @@ fn blamed(group: &Group, account: Account) -> Vec<Span> {
 }
 
 /// Limits that explain the time that all requests of a run lost to a cause.
-fn explaining_all(cause: Cause, ns: u128, limits: &[Limit]) -> Vec<Limited<'_>> {
+pub(super) fn explaining_all(cause: Cause, ns: u128, limits: &[Limit]) -> Vec<Limited<'_>> {
     let sum = |amounts: &[u64]| amounts.iter().map(|&amount| amount as f64).sum::<f64>();
     chosen(cause, limits, |limit| {
+        // Requests at the same time all wait for one device: its time is compared with the run's.
+        if limit.kind.is_of_gpu() {
+            return limit.usual() >= ENOUGH;
+        }
         let amounts = [sum(&limit.when.amounts), sum(&limit.when_refaults.amounts)];
         is_enough(cause, limit.kind, ns as f64, amounts)
     })

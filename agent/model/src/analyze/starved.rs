@@ -19,11 +19,14 @@ use crate::untrusted::Untrusted;
 const CALLS: f64 = 0.5;
 /// A device that is busy for this part of the time is not kept waiting, percent.
 const BUSY_PERCENT: u64 = 50;
-/// Part of the requests' time on CPUs, outside the driver, from which on they are bound by launching.
+/// Part of the requests' time in which they compute or launch, from which on they are bound by launching.
 const LAUNCHING: f64 = 0.5;
-/// Part of the requests' time that they wait in a phase which does not use the device, from which on they are
-/// bound by their input.
+/// Part of the requests' time that they wait in a phase before the first that uses the device, from which on
+/// they are bound by their input.
 const INPUT: f64 = 0.3;
+/// Mean number of requests at a time from which on the device's time is theirs. With fewer, what it does for
+/// short requests is little of each of its samples, however busy it is then.
+const ALWAYS: f64 = 0.8;
 
 /// Accounts of waits for input.
 const WAITS: [Account; 6] =
@@ -45,7 +48,7 @@ pub struct Starved {
     pub by: Starver,
     /// How much of the time in which requests ran it was busy, percent.
     pub busy_percent: u64,
-    /// Part of the requests' time that they computed, or waited for input: 0 to 1.
+    /// Part of the requests' time that they computed or launched, or waited for input: 0 to 1.
     pub share: f64,
 }
 
@@ -63,13 +66,18 @@ pub fn starved(group: &Group, busy_percent: Option<u64>) -> Option<Starved> {
         return None;
     }
     let of = |row: &Row| WAITS.map(|account| row.sums.get(Cause::Account(account))).iter().sum::<u128>();
-    let is_input = |row: &&Row| row.kind == RowKind::Phase && row.depth == 0 && calls(&row.counts) == 0.0;
-    let input = group.rows.iter().filter(is_input).max_by_key(|row| of(row));
+    if group.throughput_per_s * all_ns / 1e9 < ALWAYS * requests as f64 {
+        return None;
+    }
+    // Rows are in the order of the phases: what comes after the device is no input.
+    let phases = group.rows.iter().filter(|row| row.kind == RowKind::Phase && row.depth == 0);
+    let input = phases.take_while(|row| calls(&row.counts) == 0.0).max_by_key(|row| of(row));
     let input = input.map(|row| (row, of(row) as f64 / all_ns)).filter(|(_, share)| *share >= INPUT);
     if let Some((row, share)) = input {
         return Some(Starved { by: Starver::Input(row.path.clone()), busy_percent, share });
     }
-    let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(group.sums.in_driver);
+    let elsewhere_ns = group.sums.in_driver.saturating_add(group.sums.steal);
+    let cpu_ns = group.sums.get(Cause::Account(Account::Cpu)).saturating_sub(elsewhere_ns);
     let share = cpu_ns as f64 / all_ns;
     (share >= LAUNCHING).then_some(Starved { by: Starver::Launch, busy_percent, share })
 }

@@ -28,7 +28,8 @@ fn group(requests: u64, rows: Vec<Row>) -> Group {
     Group {
         name: Untrusted::from("serve"),
         latency: Quantiles { count: requests, ..Quantiles::default() },
-        throughput_per_s: 0.0,
+        // One after the other.
+        throughput_per_s: requests as f64 * 1e9 / sums.total_ns() as f64,
         sums,
         counts,
         helped: Helped::default(),
@@ -70,7 +71,18 @@ fn input_comes_before_launches_and_names_its_phase() {
     let found = starved(&group(100, rows), Some(10)).expect("it waits");
     assert_eq!(found.by, Starver::Input(vec![Untrusted::from("data")]));
     assert!((found.share - 0.48).abs() < 1e-9, "{found:?}");
-    // A phase that waits for the device itself is none of input.
+    // A phase that waits for the device itself is none of input, and neither is one behind it.
     let rows = vec![row("work", (40, 60, 5), 100)];
     assert_eq!(starved(&group(100, rows), Some(10)), None);
+    let rows = vec![row("work", (40, 0, 5), 100), row("stream", (5, 60, 0), 0)];
+    assert_eq!(starved(&group(100, rows), Some(10)), None);
+}
+
+/// Requests of 100 ns that come now and then: the device is idle between them.
+#[test]
+fn rare_requests_do_not_keep_a_device_waiting() {
+    let mut rare = group(100, vec![row("work", (94, 0, 1), 100)]);
+    assert!(starved(&rare, Some(3)).is_some());
+    rare.throughput_per_s /= 2.0;
+    assert_eq!(starved(&rare, Some(3)), None);
 }

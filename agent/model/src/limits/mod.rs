@@ -30,6 +30,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it is one of a graphics processor.
+    pub const fn is_of_gpu(self) -> bool {
+        matches!(self, Kind::GpuShared | Kind::GpuClock)
+    }
+
     /// Key of its advice, and its name in reports.
     pub const fn name(self) -> &'static str {
         match self {

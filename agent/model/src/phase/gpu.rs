@@ -9,6 +9,8 @@ use super::values::Phase;
 
 /// Readings kept for phases that have not ended: 20 s of the most devices in a guest, 200 s of six.
 const KEPT: usize = 6_000;
+/// Fewer readings while requests ran say nothing of these: one is of up to a second.
+const SERVING: u64 = 10;
 /// Age beyond which a reading says nothing about a phase, ns.
 const STALE_NS: u64 = 2_000_000_000;
 
@@ -50,6 +52,17 @@ pub struct GpuProcesses {
     pub list: Vec<(u32, u64)>,
 }
 
+/// An error of a device that its driver reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuError {
+    /// CLOCK_MONOTONIC when it was read, ns.
+    pub time_ns: u64,
+    /// Device number, as its driver counts.
+    pub device: u32,
+    /// The driver's number (Xid); none for memory that could not be corrected.
+    pub xid: Option<u64>,
+}
+
 /// Summary of the readings of one device during an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuUse {
@@ -57,7 +70,7 @@ pub struct GpuUse {
     pub readings: u64,
     /// Mean.
     pub utilization_percent: Option<u64>,
-    /// Mean of the readings while requests ran.
+    /// Mean of the readings while requests ran; none of fewer than ten.
     pub serving_percent: Option<u64>,
     /// Mean.
     pub memory_utilization_percent: Option<u64>,
@@ -133,7 +146,7 @@ impl GpuTally {
         GpuUse {
             readings: self.readings,
             utilization_percent: self.utilization.value(),
-            serving_percent: self.serving.value(),
+            serving_percent: self.serving.value().filter(|_| self.serving.count >= SERVING),
             memory_utilization_percent: self.memory_utilization.value(),
             memory_used_bytes: self.memory_used_bytes,
             clock_sm_mhz: self.clock_sm_mhz,
@@ -198,11 +211,14 @@ mod tests {
     #[test]
     fn what_is_busy_without_requests_is_not_serving() {
         let mut tally = GpuTally::default();
-        for (percent, is_serving) in [(90, false), (10, true), (20, true)] {
+        for (percent, is_serving, serving_percent) in
+            [(90, false, None)].into_iter().chain([(10, true, None); 9]).chain([(30, true, Some(12))])
+        {
             let utilization_percent = Some(percent);
             tally.add(&GpuReading { utilization_percent, ..GpuReading::default() }, 0, is_serving);
+            assert_eq!(tally.total().serving_percent, serving_percent);
         }
-        assert_eq!((tally.total().utilization_percent, tally.total().serving_percent), (Some(40), Some(15)));
+        assert_eq!(tally.total().utilization_percent, Some(19));
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use super::{
     page::{Emphasis, Page},
     units::bytes,
 };
-use crate::run::{GpuDevice, GpuRecord};
+use crate::run::{GpuDevice, GpuFault, GpuRecord};
 
 /// Most devices listed for people.
 const LISTED: usize = 8;
@@ -65,6 +65,13 @@ fn is_held(device: &GpuDevice) -> bool {
     device.throttled * 20 >= device.readings.max(1)
 }
 
+/// `errors: Xid 79, an ECC error that was not corrected`
+fn errors(device: &GpuDevice) -> Option<String> {
+    let mut names: Vec<String> = device.errors.iter().map(GpuFault::name).collect();
+    names.dedup();
+    (!names.is_empty()).then(|| format!("errors: {}", names.join(", ")))
+}
+
 fn described(device: &GpuDevice, driver: Option<&str>) -> String {
     let mut used = Vec::new();
     used.extend(device.utilization_percent.map(|percent| format!("busy {percent} %")));
@@ -80,8 +87,24 @@ fn described(device: &GpuDevice, driver: Option<&str>) -> String {
         let why = device.throttled_by.join(", ");
         used.push(format!("clocks held down in {throttled} of {all} readings by {why}"));
     }
+    used.extend(errors(device));
     if used.is_empty() {
         used.push("it was not seen to do anything".to_owned());
     }
     format!("{}{}: {}", device.name, about(device, driver), used.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_named_once() {
+        let fault = |xid| GpuFault { time_ns: 1, xid };
+        let errors = vec![fault(Some(79)), fault(Some(79)), fault(None)];
+        let device = GpuDevice { name: "Stub".to_owned(), errors, ..GpuDevice::default() };
+        assert_eq!(described(&device, None), "Stub: errors: Xid 79, an ECC error that was not corrected");
+        let device = GpuDevice { name: "Stub".to_owned(), ..GpuDevice::default() };
+        assert_eq!(described(&device, None), "Stub: it was not seen to do anything");
+    }
 }

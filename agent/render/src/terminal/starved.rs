@@ -62,7 +62,9 @@ fn sentence(found: &Starved, unicode: bool) -> String {
     let idle = format!("the GPU was busy for {busy} % of the time in which requests ran");
     match &found.by {
         Starver::Launch => {
-            format!("launch-bound: {idle}, and these computed outside its driver for {share} of theirs")
+            format!(
+                "launch-bound: {idle}, and these computed or launched, without waiting for it, for {share} of theirs"
+            )
         }
         Starver::Input(path) => {
             format!(

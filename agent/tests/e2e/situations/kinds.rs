@@ -107,7 +107,7 @@ const ALONE: &str = "serve 41 (pid *), for * in tokenize, waiting in futex (lock
 const LOCKED: &str = "serve 41 (pid *), for * in insert, waiting in futex (lock)*waited for a lock as well";
 
 const LAUNCHES: &str = "launch-bound: the GPU was busy for 0 % of the time in which requests ran, and these \
-                        computed outside its driver for * % of theirs";
+                        computed or launched, without waiting for it, for * % of theirs";
 const INPUT: &str = "input-bound: the GPU was busy for 0 % of the time in which requests ran, and these waited \
                      in data for * % of theirs";
 

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::phase::Blame;
 
-/// Part of the CPU time that was waited for, from which on own threads that busy-wait are advised on: less
-/// than for others, as that time served nobody.
+/// Part of the CPU time that was waited for, from which on own threads that busy-wait are advised on, if
+/// that is much of what their process does: less than for others, as it served nobody.
 const WASTED: f64 = 0.1;
 /// Part of the waits for devices from which on queues are the reason.
 const QUEUED_LEAST: f64 = 0.5;
@@ -32,7 +32,9 @@ impl Explained {
         if is_of_helpers || cause == Cause::Account(Account::Runq) {
             let used = behind.used_ns();
             let all_ns = used.iter().map(|&(_, ns)| ns).sum::<u64>() as f64;
-            let least = |whose: Whose| if self.is_wasted_by(whose, circle) { WASTED } else { WORTH };
+            let is_wasted = |case: &Case| circle.wasted(case.pid).is_some_and(|share| share >= WORTH);
+            let is_much = self.cases.iter().any(is_wasted);
+            let least = |whose: Whose| if whose == Whose::Own && is_much { WASTED } else { WORTH };
             let much = used.iter().filter(|&&(whose, ns)| ns as f64 >= all_ns * least(whose));
             let of_group =
                 |&(whose, _): &(Whose, u64)| Some((Some(whose), self.on_users(whose, cause, circle)?));
@@ -151,16 +153,11 @@ impl Explained {
 
     /// Advice on waits for a CPU that such processes had: the requests' own waits, or their helpers'.
     fn on_users(&self, whose: Whose, cause: Cause, circle: &Circle) -> Option<advice::Advice> {
-        let is_wasted = self.is_wasted_by(whose, circle);
-        let spinning = is_wasted.then(|| advice::for_spinning(advice::OWN_SPINNING, &circle.spun));
+        let spins = |case: &Case| circle.spinning(case.pid).is_some_and(|share| share >= WORTH);
+        let is_spinning = whose == Whose::Own && self.cases.iter().any(spins);
+        let spinning = is_spinning.then(|| advice::for_spinning(advice::OWN_SPINNING, &circle.spun));
         let key = if whose == Whose::Stranger { cause.name() } else { whose.advice() };
         spinning.flatten().or_else(|| advice::for_cause(key))
-    }
-
-    /// Whether these processes are the requests' own, whose threads without phases busy-wait.
-    fn is_wasted_by(&self, whose: Whose, circle: &Circle) -> bool {
-        let spins = |case: &Case| circle.spinning(case.pid).is_some_and(|share| share >= WORTH);
-        whose == Whose::Own && self.cases.iter().any(spins)
     }
 
     /// Whether the way to the peers takes much of what was waited for sockets, by the round trips that the

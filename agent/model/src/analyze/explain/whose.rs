@@ -54,12 +54,14 @@ impl Whose {
     }
 }
 
-/// Samples of threads without phases.
+/// Samples of a process's threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sampled {
-    /// Those of busy-waiting.
+    /// Those of busy-waiting in threads without phases.
     spin: u64,
-    /// All of them.
+    /// All in threads without phases.
+    without_phases: u64,
+    /// All in any thread.
     all: u64,
 }
 
@@ -89,17 +91,25 @@ impl Circle {
             return;
         }
         let sampled = self.observed.entry(pid).or_default();
+        let of = |metric: Metric| thread.counts.get(metric);
+        let all = SAMPLES.into_iter().map(of).fold(0, u64::saturating_add);
+        sampled.all = sampled.all.saturating_add(all);
         if thread.phases == 0 {
-            let of = |metric: Metric| thread.counts.get(metric);
             sampled.spin = sampled.spin.saturating_add(of(Metric::SampleSpin));
-            sampled.all = SAMPLES.into_iter().map(of).fold(sampled.all, u64::saturating_add);
+            sampled.without_phases = sampled.without_phases.saturating_add(all);
         }
     }
 
     /// The part of their samples in which threads without phases busy-waited, those of a process; none where
     /// there are too few samples.
     pub fn spinning(&self, pid: u32) -> Option<f64> {
-        let Sampled { spin, all } = *self.observed.get(&pid)?;
+        let Sampled { spin, without_phases, .. } = *self.observed.get(&pid)?;
+        (without_phases >= ENOUGH_SAMPLES).then(|| spin as f64 / without_phases as f64)
+    }
+
+    /// The part of all samples of a process in which threads without phases busy-waited; none as above.
+    pub(super) fn wasted(&self, pid: u32) -> Option<f64> {
+        let Sampled { spin, all, .. } = *self.observed.get(&pid)?;
         (all >= ENOUGH_SAMPLES).then(|| spin as f64 / all as f64)
     }
 
@@ -153,5 +163,6 @@ mod tests {
         }
         circle.add(&sampled(3, 0, 0, 19));
         assert_eq!([1, 2, 3, 4].map(|pid| circle.spinning(pid)), [Some(0.9), Some(1.0), None, None]);
+        assert_eq!([1, 2, 3, 4].map(|pid| circle.wasted(pid)), [Some(0.09), Some(1.0), None, None]);
     }
 }

@@ -5,6 +5,7 @@ use rstest::rstest;
 
 use super::super::{
     Cause, Overlay, Span, Summary, behind_others, explaining, limited,
+    limited::explaining_all,
     samples::{Sample, Step, inference},
 };
 use crate::limits::{Kind, Limit, Timeline};
@@ -17,6 +18,30 @@ fn hit(kind: Kind, steps: std::ops::Range<u64>, amount: u64) -> Limit {
     steps.for_each(|step| when.add(step * 100 * MS, amount));
     let hits = when.amounts.iter().sum();
     Limit { kind, file: "f".to_owned(), group: "/a".to_owned(), hits, when, ..Limit::default() }
+}
+
+/// A limit of a graphics processor speaks of all requests by its part of the time, however many of them wait
+/// at once.
+#[rstest]
+#[case::a_little(24, false)]
+#[case::much(25, true)]
+fn a_device_is_shared_by_all_requests(#[case] percent: u64, #[case] is_told: bool) {
+    let shared = usual(percent, hit(Kind::GpuShared, 0..1, percent * MS));
+    for waiting_ns in [1, u128::from(u64::MAX)] {
+        let limits = [shared.clone()];
+        let found = explaining_all(Cause::Account(Account::Gpu), waiting_ns, &limits);
+        assert_eq!(found.len(), usize::from(is_told), "{found:?}");
+    }
+}
+
+/// What hits some requests and spares as many others explains none of them.
+#[test]
+fn chance_explains_nothing() {
+    let limit = usual(50, hit(Kind::GpuShared, 10..11, 100 * MS));
+    let spared = Span { begin_ns: 1_100 * MS, end_ns: 1_150 * MS, ..SPAN };
+    let limits = [limit];
+    assert_eq!(explaining(Cause::Account(Account::Gpu), &[SPAN], &limits).len(), 1);
+    assert_eq!(explaining(Cause::Account(Account::Gpu), &[SPAN, spared], &limits).len(), 0);
 }
 
 /// A limit that holds for this part of all time, percent.

@@ -74,8 +74,7 @@ pub(super) fn advise(advised: &mut Vec<Advised>, found: &[Limited<'_>]) {
     // is shared or slow is that for all requests, whatever makes some of them slow.
     let is_told = |limited: &&Limited<'_>| advised.iter().any(|one| is_behind(limited, one));
     let is_more = |one: &Limited<'_>| {
-        let is_of_gpu = matches!(one.limit.kind, Kind::GpuShared | Kind::GpuClock);
-        matches!(one.cause, Cause::Helper(_)) || one.crowded.is_some() || is_of_gpu
+        matches!(one.cause, Cause::Helper(_)) || one.crowded.is_some() || one.limit.kind.is_of_gpu()
     };
     let others = found.iter().find(|limited| is_more(limited) && !is_told(limited));
     let first = others.or_else(|| found.first().filter(|_| advised.is_empty()));

@@ -66,7 +66,7 @@ KINDS = {"gpu-spins": Waits, "gpu-blocks": Sleeps, "gpu-copies": Copies}
 def _requests(work, data):
     import guestscope
 
-    for number in range(1, 61):
+    for number in range(1, 121):
         with guestscope.request("serve", number) as request:
             request.next("data")
             data()

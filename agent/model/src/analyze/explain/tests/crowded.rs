@@ -40,7 +40,9 @@ fn threads_in_each_others_way(#[case] used_ms: [u64; 4], #[case] hit_ms: u64, #[
     let found = explanation.groups[0].crowded(group, circle, &limits);
     assert_eq!(found.is_some(), is_it, "{found:?}");
     if let Some(found) = found {
-        assert!(found.limit.kind == Kind::Cpus && found.crowded.is_some());
+        let share = (used_ms[0] + used_ms[1]) as f64 / used_ms.iter().sum::<u64>() as f64;
+        assert_eq!(found.limit.kind, Kind::Cpus);
+        assert!((found.crowded.unwrap_or(0.0) - share).abs() < 1e-9, "{found:?}");
         assert_eq!(found.cause, Cause::Account(Account::Runq));
     }
 }
