@@ -226,7 +226,8 @@ pub(crate) fn count_within(case: &str, what: &str, ours: u64, bounds: (u64, u64)
 }
 
 /// Compares a number of events of which some may occasionally reach no BPF program, as some kernels hide
-/// events in some tasks (KERNELS.md): a wrong count is wrong every time.
+/// events in some tasks (KERNELS.md), or belong to something else, as a read of the program's own pages that
+/// the machine has evicted: a wrong count is wrong every time.
 pub(crate) fn count_again(case: &str, what: &str, ours: u64, bounds: (u64, u64)) {
     count_again_within(case, what, ours, bounds, 0);
 }

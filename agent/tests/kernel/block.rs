@@ -49,7 +49,7 @@ fn ios_are_counted_with_their_time(#[case] name: &'static str, #[case] is_raw: b
             (seen.request(1).counts, ["ios", "sectors", "ms"].map(|name| seen.book.fact(name)));
         agreement::count_again_within(name, "ios", counts.block_io, (ios, ios), ios / UNSEEN_SHARE);
         let unseen_ns = ms * MS / ios.max(1) * ios.saturating_sub(counts.block_io);
-        agreement::count(name, "bytes", counts.block_read_bytes, (sectors * SECTOR, sectors * SECTOR));
+        agreement::count_again(name, "bytes", counts.block_read_bytes, (sectors * SECTOR, sectors * SECTOR));
         let took_ns = counts.block_queue_ns + counts.block_device_ns;
         // The kernel reads the clock once for all I/Os that are submitted together, before the last of them
         // exists.
