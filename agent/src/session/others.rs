@@ -15,6 +15,7 @@ use crate::{
     gpu::{CLOCKS_HELD, GPU_IDLE, Hello, throttle_words},
     limits::{Kind, Limit, Timeline},
     phase::{GpuProcesses, GpuReading},
+    tasks,
     untrusted::Untrusted,
 };
 
@@ -132,12 +133,12 @@ impl Others {
                 User::Unknown => continue,
                 User::Stranger(comm) => comm,
             };
-            let begun_ns = self.started_ns;
-            if !is_serving || self.shared.len() >= PROCESSES && !self.shared.contains_key(&(told.device, pid))
-            {
+            let (begun_ns, key) = (self.started_ns, (told.device, pid));
+            let has_room = self.shared.len() < PROCESSES || self.shared.contains_key(&key);
+            if !is_serving || !has_room {
                 continue;
             }
-            let limit = self.shared.entry((told.device, pid)).or_insert_with(|| Limit {
+            let limit = self.shared.entry(key).or_insert_with(|| Limit {
                 kind: Kind::GpuShared,
                 device: told.device.to_string(),
                 comm,
@@ -187,8 +188,7 @@ impl Others {
             seen_ns: seen_ns(device).max(limit.hit_ns),
             ..limit.clone()
         };
-        let is_used = |device: u32| self.is_used(device);
-        let shared = self.shared.iter().filter(|((device, _), _)| is_used(*device) == Some(true));
+        let shared = self.shared.iter().filter(|((device, _), _)| self.is_used(*device) == Some(true));
         let mut limits: Vec<Limit> = shared.map(of_process).collect();
         limits.sort_by_key(|limit| std::cmp::Reverse(limit.hit_ns));
         limits.truncate(KEPT);
@@ -199,7 +199,7 @@ impl Others {
             ..device.clock.clone()
         };
         let is_only = self.devices.len() == 1;
-        let used = self.devices.iter().filter(|(device, _)| is_used(**device).unwrap_or(is_only));
+        let used = self.devices.iter().filter(|(device, _)| self.is_used(**device).unwrap_or(is_only));
         limits.extend(used.map(|(_, device)| device).filter(|device| device.clock.hit_ns > 0).map(of_clock));
         limits
     }
@@ -219,9 +219,8 @@ fn name(pid: u32) -> Option<String> {
 }
 
 fn parent(pid: u32) -> Option<u32> {
-    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
-    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"PPid:"))?;
-    std::str::from_utf8(line.trim_ascii()).ok()?.parse().ok()
+    let status = tasks::status(format!("/proc/{pid}").as_ref()).ok()?;
+    tasks::field(&status, "PPid")?.parse().ok()
 }
 
 #[cfg(test)]

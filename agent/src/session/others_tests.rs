@@ -107,7 +107,7 @@ fn any_number_of_processes_takes_little_memory() {
     assert_eq!(others.user(1_000), User::Unknown);
 }
 
-/// A device that no observed process uses is nobody's business, whoever has it.
+/// Neither processes nor clocks of a device are told that no observed process uses.
 #[test]
 fn a_device_of_others_is_not_told() {
     let mut others = others(0..=1);

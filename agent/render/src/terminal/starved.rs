@@ -21,18 +21,18 @@ pub(super) struct StarvedJson {
     advice: Option<String>,
 }
 
-/// The sentence, if the device waits. `serving_percent`: how busy it was while requests ran.
-pub(super) fn line(page: &mut Page, group: &Group, serving_percent: Option<u64>) {
-    if let Some(found) = starved(group, serving_percent) {
-        let unicode = page.style().unicode;
-        page.sentence(&sentence(&found, unicode), Emphasis::Warning);
-    }
+/// The sentence, if the device waits; returns what it says. `serving_percent`: how busy it was while
+/// requests ran.
+pub(super) fn line(page: &mut Page, group: &Group, serving_percent: Option<u64>) -> Option<Starved> {
+    let found = starved(group, serving_percent)?;
+    let unicode = page.style().unicode;
+    page.sentence(&sentence(&found, unicode), Emphasis::Warning);
+    Some(found)
 }
 
 /// The same with advice.
 pub(super) fn line_and_advice(page: &mut Page, group: &Group, serving_percent: Option<u64>) {
-    line(page, group, serving_percent);
-    let found = starved(group, serving_percent);
+    let found = line(page, group, serving_percent);
     if let Some(advice) = found.and_then(|found| advice::for_cause(key(&found))) {
         health_lines::advice(page, "advice", &advice.text, &advice.source);
     }
@@ -63,7 +63,8 @@ fn sentence(found: &Starved, unicode: bool) -> String {
     match &found.by {
         Starver::Launch => {
             format!(
-                "launch-bound: {idle}, and these computed or launched, without waiting for it, for {share} of theirs"
+                "launch-bound: {idle}, and these computed or launched, without waiting for it, for {share} of \
+                 theirs"
             )
         }
         Starver::Input(path) => {

@@ -148,8 +148,8 @@ fn entry(own: &Piece, targets: &[u64]) -> u64 {
 
 /// Where a probe at this function's begin costs least: behind instructions that change neither the stack
 /// pointer nor an argument, at one that the kernel emulates. Any other it lets the program execute by itself,
-/// and comes back by an exception: 15 us a call instead of 2 in a virtual machine (6.18). No compiler lets a loop
-/// lead there: a conditional jump needs the flags that the instruction before it sets.
+/// and comes back by an exception: 15 us a call instead of 2 in a virtual machine (6.18). No compiler lets a
+/// loop lead there: a conditional jump needs the flags that the instruction before it sets.
 pub(crate) fn cheap_entry(file: &File, offset: u64) -> u64 {
     let mut bytes = [0; MOST_BEGIN];
     match file.read_at(&mut bytes, offset) {

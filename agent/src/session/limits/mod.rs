@@ -87,8 +87,7 @@ fn watch(stopped: &Receiver<()>, known: &Mutex<Vec<u32>>) -> Vec<Limit> {
     }
 }
 
-/// These processes and their descendants.
-pub(super) fn with_descendants(mut all: Vec<u32>) -> Vec<u32> {
+fn with_descendants(mut all: Vec<u32>) -> Vec<u32> {
     all.truncate(PROCESSES);
     let mut at = 0;
     while let Some(&pid) = all.get(at).filter(|_| all.len() < PROCESSES) {

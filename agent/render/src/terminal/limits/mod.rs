@@ -124,7 +124,8 @@ fn clock(limit: &Limit) -> String {
     let Limit { device, file, value, most_mhz, .. } = limit;
     let (lowest, most, lost) = (thousands(*value), thousands(*most_mhz), percent(limit.usual()));
     format!(
-        "clocks of GPU {device} were held down ({file}) to {lowest} of {most} MHz, {lost} below that on average"
+        "clocks of GPU {device} were held down ({file}) to {lowest} of {most} MHz, {lost} below that on \
+         average"
     )
 }
 
