@@ -6,10 +6,10 @@
 
 use std::env;
 
-/// Arguments for the library with this soname.
-pub(crate) fn arguments(soname: &str) {
+/// Arguments for the library with this soname; `own_path`: where this file is, from its crate.
+pub(crate) fn arguments(soname: &str, own_path: &str) {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=../link.rs");
+    println!("cargo::rerun-if-changed={own_path}");
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     // Cross builds link with the toolchain's own rust-lld, which takes its arguments without a compiler's
     // prefix.

@@ -8,7 +8,7 @@ use guestscope_folder::{FORMAT, Folder};
 use guestscope_model::analyze::Needs;
 use libfuzzer_sys::fuzz_target;
 
-const TABLES: [&str; 5] = ["phases", "threads", "samples", "marks", "waits"];
+const TABLES: [&str; 6] = ["phases", "threads", "samples", "marks", "waits", "gpu_work"];
 const FORMS: [&str; 2] = ["arrows", "parquet"];
 
 fuzz_target!(|bytes: &[u8]| {
@@ -33,6 +33,7 @@ fn read(place: &Path, table: usize) {
         1 => folder.threads().map(Iterator::count).ok(),
         2 => folder.samples().map(Iterator::count).ok(),
         3 => folder.marks().map(Iterator::count).ok(),
-        _ => folder.waits().map(Iterator::count).ok(),
+        4 => folder.waits().map(Iterator::count).ok(),
+        _ => folder.gpu_work().map(|rows| rows.into_iter().flatten().count()).ok(),
     };
 }

@@ -34,9 +34,10 @@ const STUB: &str = "nvidia_ml_stub";
 const LIMITS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=600"];
 
 /// A target, by its file in `fuzz/fuzz_targets`, and the inputs it gets in `check`: about a second's worth.
-const TARGETS: [(&str, u32); 15] = [
+const TARGETS: [(&str, u32); 16] = [
     ("btf", 5_000),
     ("csv", 5_000),
+    ("cupti", 50_000),
     ("elf", 10_000),
     ("histogram", 5_000),
     ("jaeger", 10_000),

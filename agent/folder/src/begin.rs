@@ -84,6 +84,7 @@ impl RunFolder {
                 samples,
                 marks,
                 waits,
+                gpu_work: None,
                 last_error: None,
             };
             folder.write_manifest()?;

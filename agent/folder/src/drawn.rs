@@ -138,7 +138,7 @@ pub(super) fn threads() -> impl Strategy<Value = Vec<Thread>> {
     )
 }
 
-fn reading((time_ns, device, optional): (u64, u32, [Option<u64>; 8])) -> GpuReading {
+fn reading((time_ns, device, optional): (u64, u32, [Option<u64>; 10])) -> GpuReading {
     let [
         utilization_percent,
         memory_utilization_percent,
@@ -147,6 +147,8 @@ fn reading((time_ns, device, optional): (u64, u32, [Option<u64>; 8])) -> GpuRead
         clock_memory_mhz,
         power_mw,
         temperature_celsius,
+        pcie_to_device_bytes_per_s,
+        pcie_from_device_bytes_per_s,
         throttle_reasons,
     ] = optional;
     GpuReading {
@@ -159,12 +161,14 @@ fn reading((time_ns, device, optional): (u64, u32, [Option<u64>; 8])) -> GpuRead
         clock_memory_mhz,
         power_mw,
         temperature_celsius,
+        pcie_to_device_bytes_per_s,
+        pcie_from_device_bytes_per_s,
         throttle_reasons,
     }
 }
 
 pub(super) fn samples() -> impl Strategy<Value = Vec<Sample>> {
-    let gpu = option::of((any::<u64>(), any::<u32>(), any::<[Option<u64>; 8]>()).prop_map(reading));
+    let gpu = option::of((any::<u64>(), any::<u32>(), any::<[Option<u64>; 10]>()).prop_map(reading));
     let sample = (any::<[u64; 4]>(), any::<[Option<u64>; 4]>(), gpu);
     vec(
         sample.prop_map(|([time_ns, agent_cpu_ns, agent_rss_bytes, edges_read], optional, gpu)| {

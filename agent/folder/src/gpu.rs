@@ -20,6 +20,24 @@ pub struct GpuRecord {
     pub devices: Vec<GpuDevice>,
     /// Why sampling stopped before the end, for people.
     pub ended_early: Option<String>,
+    /// Recording of what ran on the devices, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<GpuTraceRecord>,
+}
+
+/// Recording of what ran on devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuTraceRecord {
+    /// Windows as they were asked for: `200ms/10s`, `always`, `trigger`.
+    pub asked: String,
+    /// Programs in which CUPTI was found.
+    pub programs: u64,
+    /// Version of CUPTI's interface in the first of them.
+    pub cupti_version: Option<u32>,
+    /// What failed, for people, the first ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
 }
 
 /// A device, and how it was used in all of the run.
@@ -152,6 +170,16 @@ pub(super) fn columns() -> Vec<Column<Sample>> {
         column("gpu_clock_memory_mhz", "clock of its memory", field!(clock_memory_mhz)),
         column("gpu_power_mw", "power draw", field!(power_mw)),
         column("gpu_temperature_celsius", "temperature", field!(temperature_celsius)),
+        column(
+            "gpu_pcie_to_device_bytes_per_s",
+            "PCIe traffic to it, in some rows",
+            field!(pcie_to_device_bytes_per_s),
+        ),
+        column(
+            "gpu_pcie_from_device_bytes_per_s",
+            "PCIe traffic from it, in some rows",
+            field!(pcie_from_device_bytes_per_s),
+        ),
         column(
             "gpu_throttle_reasons",
             "why its clocks are not higher: bits of NVML's clocks event reasons",

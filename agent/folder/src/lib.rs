@@ -52,6 +52,7 @@ mod texts;
 mod thrift;
 mod unfinished_record;
 mod wait_columns;
+mod work_columns;
 
 pub use self::{
     batches::TornEnd,
@@ -60,7 +61,7 @@ pub use self::{
     columns::PhaseRow,
     cost_record::CostRecord,
     error::{Error, Result},
-    gpu::{GpuDevice, GpuFault, GpuRecord},
+    gpu::{GpuDevice, GpuFault, GpuRecord, GpuTraceRecord},
     histogram_index::{HistogramEntry, Histograms},
     manifest::{
         Child, ClockPair, Exit, ExportRecord, FORMAT, HealthRecord, HookRecord, Limits, MOST_RESTORED,
@@ -83,10 +84,12 @@ use guestscope_model::{analyze, health, phase, sources};
 use self::{
     columns::{MARKS, PHASES, SAMPLES, THREADS},
     wait_columns::WAITS,
+    work_columns::GPU_WORK,
 };
 
 /// All columns of all tables, for documentation.
 pub fn columns() -> Vec<ColumnHelp> {
     let phases = PHASES.help().chain(THREADS.help());
-    phases.chain(SAMPLES.help()).chain(MARKS.help()).chain(WAITS.help()).collect()
+    let others = SAMPLES.help().chain(MARKS.help()).chain(WAITS.help());
+    phases.chain(others).chain(GPU_WORK.help()).collect()
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     CostRecord, RestoredRecord, SourceRecord, UnfinishedRecord, gpu::GpuRecord, histogram_index::Histograms,
-    name::rfc3339,
+    name::rfc3339, source_record::is_zero,
 };
 use crate::{
     clock,
@@ -213,6 +213,9 @@ pub struct RowCounts {
     pub marks: u64,
     /// Rows of `waits`.
     pub waits: u64,
+    /// Rows of `gpu_work`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gpu_work: u64,
 }
 
 /// [`Health`] in its stored form, without the fidelity, which is beside the scenario.

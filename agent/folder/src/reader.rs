@@ -24,12 +24,14 @@ use super::{
     opening::Place,
     rows::{Rows, damaged},
     sample::Sample,
-    table::{Access, Column},
+    stream,
+    table::{self, Access, Column},
     wait_columns::WAITS,
+    work_columns::GPU_WORK,
 };
 use crate::{
     analyze::Needs,
-    phase::{Mark, PhaseKind, Request, Thread, Wait},
+    phase::{GpuWork, Mark, PhaseKind, Request, Thread, Wait},
     untrusted::Untrusted,
 };
 
@@ -125,6 +127,13 @@ impl Folder {
     /// Marks.
     pub fn marks(&self) -> Result<Rows<Mark>> {
         Rows::open(&self.place, &MARKS)
+    }
+
+    /// Work of GPUs; none if none was recorded.
+    pub fn gpu_work(&self) -> Result<Option<Rows<GpuWork>>> {
+        let has = |name: &str| self.place.file(name).is_ok();
+        let is_there = has(&table::file_name(&GPU_WORK)) || has(&stream::file_name(&GPU_WORK));
+        is_there.then(|| Rows::open(&self.place, &GPU_WORK)).transpose()
     }
 
     /// Long waits, in the order of their ends.

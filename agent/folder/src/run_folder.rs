@@ -7,7 +7,7 @@ use guestscope_base::{
     json,
     untrusted::Untrusted,
 };
-use guestscope_model::phase::{Mark, Request, Thread, Wait};
+use guestscope_model::phase::{GpuWork, Mark, Request, Thread, Wait};
 
 use super::{
     close::{self, Closed, Explain, Finisher},
@@ -20,6 +20,7 @@ use super::{
     rows::Rows,
     sample::Sample,
     stream::{self, Stream},
+    work_columns::GPU_WORK,
 };
 
 /// Errors of writing, so far.
@@ -48,6 +49,8 @@ pub struct RunFolder {
     pub(super) samples: Stream<Sample>,
     pub(super) marks: Stream<Mark>,
     pub(super) waits: Stream<Wait>,
+    /// None before the first row.
+    pub(super) gpu_work: Option<Stream<GpuWork>>,
     pub(super) last_error: Option<String>,
 }
 
@@ -115,6 +118,14 @@ impl RunFolder {
         self.rows(&self.waits)
     }
 
+    /// The work of GPUs that it holds, if any; as above.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn gpu_work(&self) -> Result<Option<Rows<GpuWork>>> {
+        self.gpu_work.as_ref().map(|stream| self.rows(stream)).transpose()
+    }
+
     fn rows<R>(&self, stream: &Stream<R>) -> Result<Rows<R>> {
         let path = self.path.join(stream::file_name(stream.table));
         let part = stream.part().map_err(|source| Error::Read { path: path.clone(), source })?;
@@ -157,6 +168,19 @@ impl RunFolder {
         self.note(appended);
     }
 
+    /// Appends work of a GPU; the first makes the table.
+    pub fn append_gpu_work(&mut self, work: &GpuWork) {
+        if self.gpu_work.is_none() {
+            match Stream::create(&self.directory, &GPU_WORK) {
+                Ok(stream) => self.gpu_work = Some(stream),
+                Err(error) => return self.note(Err(error)),
+            }
+        }
+        let appended =
+            self.gpu_work.as_mut().map_or(Ok(()), |stream| stream.append([work.clone()].into_iter()));
+        self.note(appended);
+    }
+
     /// Appends a sample.
     pub fn append_sample(&mut self, sample: &Sample) {
         let appended = self.samples.append([*sample].into_iter());
@@ -171,6 +195,7 @@ impl RunFolder {
             self.samples.flush(),
             self.marks.flush(),
             self.waits.flush(),
+            self.gpu_work.as_mut().map_or(Ok(()), Stream::flush),
         ];
         for result in flushed {
             self.note(result);
@@ -225,6 +250,9 @@ impl RunFolder {
         plain(close::convert(&directory, &self.path, &mut self.samples, &mut Ok));
         plain(close::convert(&directory, &self.path, &mut self.marks, &mut Ok));
         plain(close::convert(&directory, &self.path, &mut self.waits, &mut Ok));
+        if let Some(work) = &mut self.gpu_work {
+            plain(close::convert(&directory, &self.path, work, &mut Ok));
+        }
 
         // Tables that could not be closed may have lost rows.
         (self.manifest.rows, self.manifest.rows_lost) = (self.row_counts(), self.rows_lost());
@@ -248,13 +276,14 @@ impl RunFolder {
 
 /// The parts of the above.
 impl RunFolder {
-    fn close_streams(&mut self) -> [Result<()>; 5] {
+    fn close_streams(&mut self) -> [Result<()>; 6] {
         [
             self.phases.close(),
             self.threads.close(),
             self.samples.close(),
             self.marks.close(),
             self.waits.close(),
+            self.gpu_work.as_mut().map_or(Ok(()), Stream::close),
         ]
     }
 
@@ -285,6 +314,7 @@ impl RunFolder {
             samples: self.samples.written(),
             marks: self.marks.written(),
             waits: self.waits.written(),
+            gpu_work: self.gpu_work.as_ref().map_or(0, Stream::written),
         }
     }
 
@@ -295,6 +325,7 @@ impl RunFolder {
             samples: self.samples.lost(),
             marks: self.marks.lost(),
             waits: self.waits.lost(),
+            gpu_work: self.gpu_work.as_ref().map_or(0, Stream::lost),
         }
     }
 

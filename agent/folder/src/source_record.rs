@@ -46,6 +46,6 @@ impl From<&Report> for SourceRecord {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
-const fn is_zero(number: &u64) -> bool {
+pub(super) const fn is_zero(number: &u64) -> bool {
     *number == 0
 }

@@ -118,17 +118,26 @@ class Stub:
 
     def __init__(self, is_blocking=False):
         self.library = ctypes.CDLL(os.environ["EVIDENCE_STUB"])
-        for function in (self.library.cuStreamSynchronize, self.library.cuStreamQuery):
-            function.argtypes = [ctypes.c_void_p]
+        self.library.cuStreamSynchronize.argtypes = [ctypes.c_void_p]
+        self.library.cuLaunchKernel.argtypes = [ctypes.c_void_p] + 7 * [ctypes.c_uint32] + 3 * [ctypes.c_void_p]
+        self.library.stub_kernel.restype = ctypes.c_void_p
+        self.library.stub_kernel.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
         self.order = 1 if is_blocking else 0
+        self.library.cuInit(0)
+        self.small = self.library.stub_kernel(b"small", 100)
 
     def load(self, batch):
         self.is_small = batch < 8
+        self.kernel = self.library.stub_kernel(b"serve", self.on_device_ns())
 
     def to_device(self):
         pass
 
+    def start(self, kernel):
+        self.library.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+
     def launch(self):
+        self.start(self.kernel)
         if self.is_small:
             until_ns = time.perf_counter_ns() + 5_000_000
             while time.perf_counter_ns() < until_ns:
@@ -147,7 +156,7 @@ class Stub:
 
     def small_kernels(self):
         for _ in range(KERNELS):
-            self.library.cuStreamQuery(0)
+            self.start(self.small)
         self.is_small = True
 
     def big_kernel(self):

@@ -15,6 +15,7 @@ pub fn record(hello: &Hello) -> GpuRecord {
         nvml: hello.nvml.as_deref().map(text),
         devices: hello.devices.iter().take(MOST_DEVICES as usize).map(device).collect(),
         ended_early: None,
+        trace: None,
     }
 }
 

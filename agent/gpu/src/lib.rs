@@ -2,7 +2,8 @@
 //!
 //! A static binary cannot load the driver's library, so a separate program does: the NVML process
 //! ([`process`]), embedded in this binary. Without a driver it is not started. If it hangs in the driver or
-//! dies, only the readings end. Yields [`News`]; nothing is kept.
+//! dies, only the readings end. Yields [`News`]; nothing is kept. What ran on a device is asked inside the
+//! programs themselves ([`trace`]).
 
 // Text from outside leaves only by `untrusted`, `json` and `out`: see .clippy.toml.
 #![warn(clippy::disallowed_methods)]
@@ -15,6 +16,7 @@ mod news;
 mod process;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 mod user;
 
 use std::{future::pending, time::Duration};

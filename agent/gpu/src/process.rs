@@ -307,6 +307,8 @@ fn reading(sample: &Sample) -> GpuReading {
         clock_memory_mhz: sample.clock_memory_mhz.map(u64::from),
         power_mw: sample.power_mw.map(u64::from),
         temperature_celsius: sample.temperature_celsius.map(u64::from),
+        pcie_to_device_bytes_per_s: sample.pcie_to_device_bytes_per_s,
+        pcie_from_device_bytes_per_s: sample.pcie_from_device_bytes_per_s,
         throttle_reasons: sample.throttle_reasons,
     }
 }

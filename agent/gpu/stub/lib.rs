@@ -6,12 +6,14 @@
 //! in NVIDIA's library (535.261.03): they compare, and jump on through a table, so that no instruction of
 //! theirs returns. Names are those of the functions' documentation; nothing is copied from NVIDIA's headers.
 
+mod device;
+mod injection;
 mod pool;
 
 use std::{
     arch::naked_asm,
     cell::Cell,
-    ffi::{c_int, c_void},
+    ffi::{CStr, c_char, c_int, c_void},
     ptr, slice,
     time::Duration,
 };
@@ -29,6 +31,8 @@ enum Order {
     Exit,
     /// It calls another exported function that waits for the time.
     Nested,
+    /// It spins until all work of the stream is done whose number the handle has in place of nanoseconds.
+    Stream,
 }
 
 impl Order {
@@ -39,6 +43,7 @@ impl Order {
             1 => Self::Block,
             2 => Self::Both,
             3 => Self::Exit,
+            5 => Self::Stream,
             _ => Self::Nested,
         };
         (order, Duration::from_nanos(word >> 3))
@@ -112,6 +117,10 @@ fn wait(handle: *const c_void) {
             // SAFETY: the function takes any handle.
             unsafe { cuStreamSynchronize(ptr::without_provenance((time.as_nanos() as usize) << 3)) };
         }
+        Order::Stream => {
+            let end_ns = device::end_ns(device::stream(handle));
+            spin(Duration::from_nanos(end_ns.saturating_sub(clock_ns(libc::CLOCK_MONOTONIC))));
+        }
     }
 }
 
@@ -123,15 +132,87 @@ extern "C" fn synchronize_context() -> c_int {
     noted(|| wait(NEXT.get()))
 }
 
-/// Copies, then waits for the handle's time; with none it returns at once, as copies of pinned memory do.
-extern "C" fn copy(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
+/// Copies, then waits for the handle's time; with none it returns at once, as copies of pinned memory do. The
+/// device copies for that time as well. `way` is CUPTI's kind of the copy.
+fn copy(way: u32, to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
     noted(|| {
-        // SAFETY: the caller's, as for CUDA's function; both are memory of the host here.
-        unsafe { slice::from_raw_parts_mut(to, bytes).copy_from_slice(slice::from_raw_parts(from, bytes)) };
-        if Order::of(handle).1 > Duration::ZERO {
+        let ns = Order::of(handle).1.as_nanos() as u64;
+        let (kind, copy) = (device::COPY, (way, bytes as u64));
+        let asked = device::Asked { kind, stream: 0, ns, copy, name: ptr::null() };
+        device::call(&asked, || {
+            // SAFETY: the caller's, as for CUDA's function; both are memory of the host here.
+            unsafe {
+                slice::from_raw_parts_mut(to, bytes).copy_from_slice(slice::from_raw_parts(from, bytes))
+            };
+        });
+        if ns > 0 {
             wait(handle);
         }
     })
+}
+
+extern "C" fn copy_to(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
+    copy(1, to, from, bytes, handle)
+}
+
+extern "C" fn copy_from(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
+    copy(2, to, from, bytes, handle)
+}
+
+/// Initialises the library: it loads what CUDA_INJECTION64_PATH names.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuInit(_: u32) -> c_int {
+    injection::load();
+    0
+}
+
+/// Launches a kernel of `stub_kernel` on the stream whose number the handle has above its low three bits. Sizes
+/// and parameters are not looked at.
+///
+/// # Safety
+/// As for CUDA's function.
+#[unsafe(no_mangle)]
+#[expect(clippy::too_many_arguments, reason = "CUDA's function has them")]
+pub unsafe extern "C" fn cuLaunchKernel(
+    kernel: *const c_void,
+    _: u32,
+    _: u32,
+    _: u32,
+    _: u32,
+    _: u32,
+    _: u32,
+    _: u32,
+    stream: *const c_void,
+    _: *const c_void,
+    _: *const c_void,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { device::launch(kernel, stream) };
+    0
+}
+
+/// Makes a kernel that runs so long.
+///
+/// # Safety
+/// `name` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stub_kernel(name: *const c_char, ns: u64) -> *const c_void {
+    // SAFETY: the caller's.
+    device::kernel(unsafe { CStr::from_ptr(name) }.to_owned(), ns)
+}
+
+/// From now on this function is called for each call and each piece of work.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_hook(hook: extern "C" fn(*const device::Done)) {
+    device::tell(hook);
+}
+
+/// Launches a graph that runs so long.
+#[unsafe(no_mangle)]
+pub extern "C" fn stub_launch_graph(ns: u64, stream: *const c_void) -> c_int {
+    let (kind, stream) = (device::GRAPH, device::stream(stream));
+    device::call(&device::Asked { kind, stream, ns, copy: (0, 0), name: ptr::null() }, || ());
+    0
 }
 
 /// An exported function that compares, and jumps on to its implementation through a table.
@@ -167,8 +248,8 @@ exported! {
     STREAM: cuStreamSynchronize(handle: *const c_void) = synchronize;
     STREAM_PTSZ: cuStreamSynchronize_ptsz(handle: *const c_void) = synchronize;
     EVENT: cuEventSynchronize(handle: *const c_void) = synchronize;
-    TO: cuMemcpyHtoDAsync_v2(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) = copy;
-    FROM: cuMemcpyDtoHAsync_v2(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) = copy;
+    TO: cuMemcpyHtoDAsync_v2(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) = copy_to;
+    FROM: cuMemcpyDtoHAsync_v2(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) = copy_from;
 }
 
 /// Not a function that waits: no probe belongs here.

@@ -4,5 +4,5 @@
 mod link;
 
 fn main() {
-    link::arguments("libguestscope.so.1");
+    link::arguments("libguestscope.so.1", "../link.rs");
 }

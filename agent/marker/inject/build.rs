@@ -4,5 +4,5 @@
 mod link;
 
 fn main() {
-    link::arguments("libguestscope-inject.so");
+    link::arguments("libguestscope-inject.so", "../link.rs");
 }

@@ -7,11 +7,13 @@
 
 use std::{cell::Cell, cmp::Reverse, collections::BTreeMap, ffi::OsStr, mem};
 
-use guestscope_nvml::{Device, DeviceError, MOST_PROCESSES, ProcessUse, Processes, Sample, Virtualization};
+use guestscope_nvml::{
+    Device, DeviceError, MOST_PROCESSES, PCIE_EVERY, ProcessUse, Processes, Sample, Virtualization,
+};
 use nvml_wrapper::{
     EventSet, Nvml,
     bitmasks::{InitFlags, event::EventTypes},
-    enum_wrappers::device::{Clock, GpuVirtualizationMode, TemperatureSensor},
+    enum_wrappers::device::{Clock, GpuVirtualizationMode, PcieUtilCounter, TemperatureSensor},
     enums::event::XidError,
     error::{Bits, NvmlError, nvml_sym, nvml_try},
     struct_wrappers::device::ProcessUtilizationSample,
@@ -53,6 +55,8 @@ pub(crate) struct Gpu<'nvml> {
     device: nvml_wrapper::Device<'nvml>,
     /// The driver's time of the last numbers of processes, us; 0 before the first.
     told_us: Cell<u64>,
+    /// Readings so far.
+    readings: Cell<u32>,
 }
 
 impl<'nvml> Gpu<'nvml> {
@@ -68,7 +72,7 @@ impl<'nvml> Gpu<'nvml> {
             clock_sm_max_mhz: unless_lost(device.max_clock_info(Clock::SM))?,
             virtualization: unless_lost(device.virtualization_mode())?.as_ref().map(virtualization),
         };
-        Ok((Self { index, device, told_us: Cell::new(0) }, described))
+        Ok((Self { index, device, told_us: Cell::new(0), readings: Cell::new(0) }, described))
     }
 
     /// NVML's number of the device.
@@ -95,7 +99,19 @@ impl<'nvml> Gpu<'nvml> {
         };
         sample.at_ns = clock::now_ns();
         sample.took_ns = sample.at_ns - before_ns;
+        // Last, since each takes the driver 20 ms.
+        sample.pcie_to_device_bytes_per_s = self.pcie(PcieUtilCounter::Receive)?;
+        sample.pcie_from_device_bytes_per_s = self.pcie(PcieUtilCounter::Send)?;
+        self.readings.set(self.readings.get().wrapping_add(1));
         Ok(sample)
+    }
+
+    /// PCIe traffic one way, bytes per second, where it is this device's turn: devices take turns.
+    fn pcie(&self, way: PcieUtilCounter) -> Result<Option<u64>, NvmlError> {
+        if self.readings.get() % PCIE_EVERY != self.index % PCIE_EVERY {
+            return Ok(None);
+        }
+        Ok(unless_lost(self.device.pcie_throughput(way))?.map(|kilobytes| u64::from(kilobytes) * 1_000))
     }
 
     /// What processes used since the last call; none where the driver has no new numbers, or tells none. An

@@ -17,6 +17,9 @@ pub use throttle::{CLOCKS_HELD, GPU_IDLE, THROTTLE_REASONS, throttle_words};
 /// endless loop.
 pub const MOST_DEVICES: u32 = 64;
 
+/// Readings of a device from one of its PCIe traffic to the next; devices take turns.
+pub const PCIE_EVERY: u32 = 10;
+
 /// Most processes of one device in a message.
 pub const MOST_PROCESSES: usize = 64;
 
@@ -122,6 +125,13 @@ pub struct Sample {
     /// Temperature of the die.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_celsius: Option<u32>,
+    /// PCIe traffic to the device over 20 ms, bytes per second (NVML's KB/s times 1,000). Asked once in
+    /// [`PCIE_EVERY`] readings: it takes the driver 20 ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_to_device_bytes_per_s: Option<u64>,
+    /// The same from the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_from_device_bytes_per_s: Option<u64>,
     /// NVML's bit mask as it is, with bits that have no word in [`THROTTLE_REASONS`] as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle_reasons: Option<u64>,
@@ -195,6 +205,8 @@ mod tests {
             clock_memory_mhz: Some(2_619),
             power_mw: Some(700_000),
             temperature_celsius: Some(84),
+            pcie_to_device_bytes_per_s: Some(1 << 35),
+            pcie_from_device_bytes_per_s: Some(0),
             throttle_reasons: Some(1 << 63),
         };
         vec![

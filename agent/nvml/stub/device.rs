@@ -275,6 +275,19 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperature(device: Device, sensor: c_uint
     unsafe { answer(device, out, |_, values| values.temperature_celsius) }
 }
 
+/// PCIe traffic of a device one way.
+///
+/// # Safety
+/// `out` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPcieThroughput(device: Device, way: c_uint, out: *mut c_uint) -> Code {
+    if way > 1 {
+        return Code::InvalidArgument;
+    }
+    // SAFETY: the caller's promise is the same.
+    unsafe { answer(device, out, |_, values| values.pcie_kilobytes_per_s[way as usize]) }
+}
+
 /// Why the clocks of a device are not at their highest.
 ///
 /// # Safety

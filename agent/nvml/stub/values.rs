@@ -60,6 +60,8 @@ pub(crate) struct Values {
     pub(crate) clock_memory_mhz: u32,
     pub(crate) power_mw: u32,
     pub(crate) temperature_celsius: u32,
+    /// PCIe traffic from the device and to it, in the order of NVML's counters, KB/s.
+    pub(crate) pcie_kilobytes_per_s: [u32; 2],
     pub(crate) throttle_reasons: u64,
 }
 
@@ -82,6 +84,7 @@ impl Values {
             clock_memory_mhz: 2_600 + 10 * device,
             power_mw: 300_000 + 50_000 * device + 1_000 * small,
             temperature_celsius: 50 + 10 * device + small,
+            pcie_kilobytes_per_s: [1_000 * (device + 1), 2_000 * (device + 1)],
             throttle_reasons: THROTTLE_CYCLE[usize::try_from(step % 4).unwrap_or_default()],
         }
     }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use guestscope_nvml::{Device, DeviceError, Hello, Message, ProcessUse, Sample, Virtualization};
+use guestscope_nvml::{Device, DeviceError, Hello, Message, PCIE_EVERY, ProcessUse, Sample, Virtualization};
 use running::{HELPER, PERIOD_MS, Running, behave, command, end_of, stub, until};
 
 const GIB: u64 = 1 << 30;
@@ -29,6 +29,11 @@ fn monotonic_ns() -> u64 {
 
 /// What the stub shows at a reading of a device, without the times.
 fn expected(device: u32, reading: u32) -> Sample {
+    // Each device has its turn once in ten readings, and they count from 1 in the stub.
+    let pcie = |kilobytes: u64| {
+        ((reading + PCIE_EVERY - 1) % PCIE_EVERY == device % PCIE_EVERY)
+            .then_some(kilobytes * 1_000 * u64::from(device + 1))
+    };
     let throttle_reasons = [0x1, 0x0, 0x4, 0x8 | 0x20 | 1 << 40][reading as usize % 4];
     Sample {
         device,
@@ -39,6 +44,8 @@ fn expected(device: u32, reading: u32) -> Sample {
         clock_memory_mhz: Some(2_600 + 10 * device),
         power_mw: Some(300_000 + 50_000 * device + 1_000 * reading),
         temperature_celsius: Some(50 + 10 * device + reading),
+        pcie_to_device_bytes_per_s: pcie(2_000),
+        pcie_from_device_bytes_per_s: pcie(1_000),
         throttle_reasons: Some(throttle_reasons),
         ..Sample::default()
     }

@@ -16,6 +16,7 @@ use crate::{
     analyze::{
         Called, SLOWEST,
         explain::{Explanation, NotCounted, Numbers, Wanted},
+        gpu_work::GpuWorked,
         spinners,
     },
     folder::{self, Folder, Manifest, State, TornEnd},
@@ -162,6 +163,9 @@ fn facts(
     mut notes: Vec<String>,
 ) -> ExplainFacts {
     let manifest = folder.manifest();
+    let gpu_work = GpuWorked::read(|| folder.gpu_work(), || folder.requests());
+    notes.extend(gpu_work.as_ref().err().map(|error| format!("work of GPUs is missing: {error}")));
+    let gpu_work = gpu_work.ok().flatten();
     notes.extend(lost(manifest));
     // A run without any waits was started with `--wait-threshold off`.
     let has_all_waits = has_waits && lost_waits(manifest) == 0 && manifest.rows.waits > 0;
@@ -174,6 +178,7 @@ fn facts(
         cpu_quota: quota(manifest),
         limits: manifest.limits_seen.clone(),
         gpu_serving_percent: manifest.gpu.serving_percent(),
+        gpu_work,
         same_syscalls: manifest.arch == std::env::consts::ARCH,
         is_open: manifest.state == State::Running,
         has_all_waits,

@@ -10,6 +10,7 @@ mod replay;
 mod taker;
 
 use std::{
+    collections::BTreeMap,
     io::{self, BufWriter, Write},
     iter::Peekable,
     sync::Arc,
@@ -29,7 +30,7 @@ use crate::{
     folder::{self, Folder, Sample},
     health::ExportHealth,
     out,
-    phase::{GpuReading, Phase, PhaseKind, Request, Restored, RestoredBy, Wait},
+    phase::{GpuReading, GpuWork, Phase, PhaseKind, Request, Restored, RestoredBy, Thread, Wait},
     sinks::{
         otlp::{Lines, LiveVerdict, Written},
         perfetto::{self, Packets},
@@ -39,6 +40,9 @@ use crate::{
 /// Waits are written when they end, and so are requests, by two rings: at the same instant either may come
 /// first.
 const APART_NS: u64 = 100_000_000;
+
+/// Work of GPUs is written up to a second after its request.
+const LATE_NS: u64 = 1_000_000_000;
 
 /// Default time after which a collector that takes nothing is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -151,10 +155,30 @@ fn packets(folder: &Folder, writer: impl Write) -> Result<perfetto::Written, Exp
     for mark in folder.marks()? {
         packets.mark(&mark?)?;
     }
+    gpu_work(folder, &mut packets)?;
     for sample in folder.samples()? {
         packets.sample(&sample?)?;
     }
     Ok(packets.finish()?.1)
+}
+
+/// Work of GPUs, with the threads that asked for it.
+fn gpu_work(folder: &Folder, packets: &mut Packets<impl Write>) -> Result<(), ExportFileError> {
+    let Some(rows) = folder.gpu_work()? else { return Ok(()) };
+    let mut threads: BTreeMap<u32, Vec<Thread>> = BTreeMap::new();
+    for thread in folder.threads()? {
+        let thread = thread?;
+        threads.entry(thread.id.tid).or_default().push(thread);
+    }
+    for work in rows {
+        let work = work?;
+        // Of threads that had the same number one after the other, the one that lived then.
+        let of_number = threads.get(&work.thread).into_iter().flatten();
+        let thread = of_number.filter(|thread| work.called_ns != 0 && thread.id.born_ns <= work.called_ns);
+        let thread = thread.max_by_key(|thread| thread.id.born_ns);
+        packets.gpu_work(&work, thread.map(|thread| &thread.id))?;
+    }
+    Ok(())
 }
 
 fn is_broken_pipe(error: &ExportFileError) -> bool {
@@ -178,6 +202,10 @@ impl<W: Write> Taker for Lines<W> {
         Lines::gpu(self, reading);
     }
 
+    fn gpu_work(&mut self, work: GpuWork) {
+        Lines::gpu_work(self, work);
+    }
+
     fn request(
         &mut self,
         request: Arc<Request>,
@@ -195,6 +223,7 @@ fn feed(folder: &Folder, taker: &mut impl Taker) -> Result<(), ExportFileError> 
     let is_marked = !summary.groups.is_empty();
     let mut waits = folder.waits()?.peekable();
     let mut samples = folder.samples()?.peekable();
+    let mut work = folder.gpu_work()?.into_iter().flatten().peekable();
     let mut restored = manifest.restored.iter().filter_map(of_record).peekable();
     for request in folder.requests()? {
         let request = request?;
@@ -211,6 +240,12 @@ fn feed(folder: &Folder, taker: &mut impl Taker) -> Result<(), ExportFileError> 
         }
         while let Some(reading) = next_reading(&mut samples, until_ns)? {
             taker.gpu(reading);
+        }
+        let is_due = |work: &folder::Result<GpuWork>| {
+            work.as_ref().map_or(true, |work| work.called_ns <= until_ns.saturating_add(LATE_NS))
+        };
+        while let Some(work) = work.next_if(is_due).transpose()? {
+            taker.gpu_work(work);
         }
         let verdict = verdict(&summary, &request);
         let offset_ns = manifest.wall_offset_ns(request.root().start_ns);

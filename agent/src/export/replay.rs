@@ -18,7 +18,7 @@ use super::{
 use crate::{
     folder::Manifest,
     health::ExportHealth,
-    phase::{GpuReading, Request, Restored, Wait},
+    phase::{GpuReading, GpuWork, Request, Restored, Wait},
     sinks::{
         otlp::{Config, Exporter, FINISH, Limits, LiveVerdict},
         terminal::Count,
@@ -115,6 +115,10 @@ impl Taker for Replay {
 
     fn gpu(&mut self, reading: GpuReading) {
         self.exporter.gpu(reading);
+    }
+
+    fn gpu_work(&mut self, work: GpuWork) {
+        self.exporter.gpu_work(work);
     }
 
     fn request(

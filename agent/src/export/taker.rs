@@ -4,7 +4,7 @@ use std::{borrow::Cow, io, sync::Arc};
 
 use crate::{
     folder::Manifest,
-    phase::{GpuReading, Request, Restored, Wait},
+    phase::{GpuReading, GpuWork, Request, Restored, Wait},
     session::facts,
     sinks::otlp::{LiveVerdict, Value},
 };
@@ -17,6 +17,8 @@ pub(super) trait Taker {
     fn restored(&mut self, restored: Restored);
     /// A GPU reading from before the end of requests that are still to come.
     fn gpu(&mut self, reading: GpuReading);
+    /// Work of a GPU whose request is still to come.
+    fn gpu_work(&mut self, work: GpuWork);
     /// A request whose wall times are shifted by `wall_offset_ns`.
     fn request(&mut self, request: Arc<Request>, verdict: LiveVerdict, wall_offset_ns: i64)
     -> io::Result<()>;

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    peer::{Counts, Peer},
+    peer::{Counts, Greeting, Peer},
     welcome::{self, Answer, Welcome},
 };
 
@@ -129,23 +129,19 @@ impl Drop for Only {
     }
 }
 
-/// The line, if the program has sent it already; true for the right words.
-fn line_of(mut stream: &net::UnixStream) -> Option<bool> {
+/// The greeting in the line, if the program has sent one already.
+fn line_of(mut stream: &net::UnixStream) -> Option<Option<Greeting>> {
     let mut line = [0_u8; LINE];
     stream.set_nonblocking(true).ok()?;
-    stream.read(&mut line).ok().map(|bytes| is_greeting(&line[..bytes]))
-}
-
-fn is_greeting(line: &[u8]) -> bool {
-    line.starts_with(b"marker ")
+    stream.read(&mut line).ok().map(|bytes| Greeting::of(&line[..bytes]))
 }
 
 /// A process that has connected.
 struct Caller {
     stream: net::UnixStream,
     pid: i32,
-    /// Whether it has said the right words, if it has said any.
-    said: Option<bool>,
+    /// Its greeting, if it has said anything; none for other words.
+    said: Option<Option<Greeting>>,
     place: OwnedSemaphorePermit,
     only: Option<Only>,
 }
@@ -155,16 +151,16 @@ async fn greet(caller: Caller, sender: mpsc::Sender<Peer>, counts: Arc<Counts>) 
     let Caller { stream, pid, said, place, only } = caller;
     let nonblocking = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
     let Ok(mut stream) = nonblocking else { return };
-    let is_right = if let Some(is_right) = said {
-        is_right
+    let greeting = if let Some(greeting) = said {
+        greeting
     } else {
         let mut line = [0_u8; LINE];
         let read = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
-        matches!(read, Ok(Ok(bytes)) if is_greeting(&line[..bytes]))
+        read.ok().and_then(Result::ok).and_then(|bytes| Greeting::of(&line[..bytes]))
     };
     drop(only);
-    if is_right {
-        let _ = sender.send(Peer { stream, pid, counts, _place: place }).await;
+    if let Some(greeting) = greeting {
+        let _ = sender.send(Peer { stream, pid, greeting, counts, place }).await;
     } else {
         counts.silent.fetch_add(1, Ordering::Relaxed);
     }

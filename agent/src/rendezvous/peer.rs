@@ -1,4 +1,4 @@
-//! A program that waits for its probe, and how many came and were not let in.
+//! A program that has connected, and how many came and were not let in.
 
 use std::{
     io,
@@ -9,17 +9,37 @@ use std::{
     },
 };
 
+use guestscope_gpu::trace::GREETING;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use tokio::{io::AsyncWriteExt as _, net::UnixStream, sync::OwnedSemaphorePermit};
 
 use super::welcome;
 
-/// A program that waits for its probe.
+/// A program that has connected: it waits for its probe, or wants to tell what its GPU does.
 pub struct Peer {
     pub(super) stream: UnixStream,
     pub(super) pid: i32,
+    pub(super) greeting: Greeting,
     pub(super) counts: Arc<Counts>,
-    pub(super) _place: OwnedSemaphorePermit,
+    pub(super) place: OwnedSemaphorePermit,
+}
+
+/// What has connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// The marker's library, which waits for an answer.
+    Marker,
+    /// The library that asks CUPTI, which stays connected.
+    Cupti,
+}
+
+impl Greeting {
+    /// The greeting in the first bytes that a process sends.
+    pub(super) fn of(line: &[u8]) -> Option<Self> {
+        let is_marker = line.starts_with(b"marker ");
+        let is_cupti = line == GREETING;
+        is_marker.then_some(Self::Marker).or(is_cupti.then_some(Self::Cupti))
+    }
 }
 
 /// Counters of connecting programs.
@@ -48,6 +68,17 @@ impl Peer {
     /// Process ID, which the kernel guarantees.
     pub fn pid(&self) -> u32 {
         self.pid.cast_unsigned()
+    }
+
+    /// Whether it wants to tell what its GPU does.
+    pub fn traces_gpus(&self) -> bool {
+        self.greeting == Greeting::Cupti
+    }
+
+    /// Its process ID, and its connection with the place that this takes.
+    pub fn into_parts(self) -> (u32, UnixStream, OwnedSemaphorePermit) {
+        self.counts.answered.fetch_add(1, Ordering::Relaxed);
+        (self.pid(), self.stream, self.place)
     }
 
     /// Lets it go on.

@@ -13,7 +13,7 @@ use crate::{
     analyze::compare::{Pick, Picked, Platform, is_told_by, latency_ns},
     compare::{Member, each_in_parallel},
     folder::{self, Folder},
-    phase::{GpuReading, Request, ThreadId, Wait},
+    phase::{GpuReading, GpuWork, Request, ThreadId, Wait},
     sinks::{
         html::{Looked, Moment, Why},
         terminal::Count,
@@ -28,6 +28,8 @@ const MOST_WAITS: usize = 2_000;
 const MOST_PHASES: usize = 2_000;
 /// Most GPU readings of a run: five per second and device, for an hour.
 const MOST_READINGS: usize = 20_000;
+/// Most pieces of work of GPUs of a request.
+const MOST_WORKS: usize = 20_000;
 /// Most pairs of CPUs that are counted.
 const MOST_PAIRS: usize = 1 << 16;
 
@@ -40,6 +42,7 @@ struct Read {
     seen: u64,
     threads: HashMap<ThreadId, Untrusted>,
     gpus: Vec<GpuReading>,
+    works: HashMap<u64, Vec<GpuWork>>,
     left_out: u64,
 }
 
@@ -114,6 +117,9 @@ fn read(member: &Member, pick: &Pick) -> Result<Read, folder::Error> {
         read.left_out += u64::from(reading.is_some() && read.gpus.len() >= MOST_READINGS);
         read.gpus.extend(reading.filter(|_| read.gpus.len() < MOST_READINGS));
     }
+    for work in folder.gpu_work()?.into_iter().flatten() {
+        read.work(work?);
+    }
     let shown = read.waits.values().flat_map(|(waits, _)| waits).map(|wait| wait.thread);
     let picked = read.picked.slowest.iter().chain(&read.picked.typical).map(|request| request.root().thread);
     let shown: HashSet<ThreadId> = shown.chain(picked).collect();
@@ -144,6 +150,18 @@ impl Read {
     }
 }
 
+impl Read {
+    fn work(&mut self, work: GpuWork) {
+        let Some(root) = work.root.filter(|root| self.waits.contains_key(root)) else { return };
+        let works = self.works.entry(root).or_default();
+        if works.len() < MOST_WORKS {
+            works.push(work);
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
 /// Keeps the longest waits; returns how many were dropped.
 fn shorten(waits: &mut Vec<Wait>) -> usize {
     let too_many = waits.len().saturating_sub(MOST_WAITS);
@@ -162,7 +180,7 @@ fn fill(looked: &mut Looked, found: Vec<(String, u64, Read)>) {
             looked.notes.push(format!("{run}: {phases} short phases of single requests are not drawn"));
         }
         if others > 0 {
-            looked.notes.push(format!("{run}: {others} moves or readings of devices are not drawn"));
+            looked.notes.push(format!("{run}: {others} moves, readings or works of devices are not drawn"));
         }
         for (pair, count) in std::mem::take(&mut read.moves) {
             *looked.moves.entry(pair).or_default() += count;
@@ -174,10 +192,13 @@ fn fill(looked: &mut Looked, found: Vec<(String, u64, Read)>) {
                 read.waits.get(&request.root().id).cloned().unwrap_or_default();
             waits_left_out += shorten(&mut waits);
             waits.sort_by_key(|wait| wait.start_ns);
+            let mut works = read.works.get(&request.root().id).cloned().unwrap_or_default();
+            works.sort_by_key(|work| work.start_ns);
             let gpus = read.gpus.iter().filter(|reading| is_told_by(&request, reading.time_ns));
             Moment {
                 why,
                 gpus: gpus.copied().collect(),
+                works,
                 run: run.clone(),
                 request,
                 waits,

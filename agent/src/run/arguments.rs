@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use crate::{health::Fidelity, session::Observation, sources};
+use crate::{gpu::trace::Schedule, health::Fidelity, session::Observation, sources, values};
 
 /// Arguments of `run`.
 #[derive(Args, Clone, Debug)]
@@ -26,6 +26,7 @@ Examples:
   sudo guestscope run --name nightly --output /var/lib/runs -- ./train --epochs 1
   sudo guestscope run --otlp http://localhost:4317 -- ./serve      send traces to Jaeger as well
   sudo guestscope run --json -- ./serve > summary.json
+  sudo guestscope run --gpu-trace 200ms/10s -- python3 serve.py      see which kernels ran for a request
 
 The standard OTEL_EXPORTER_OTLP_* variables apply. Under sudo, CMD runs as the user who called sudo.")]
 pub struct RunArguments {
@@ -41,6 +42,10 @@ pub struct RunArguments {
     /// `package.module:Class.method`; may be repeated.
     #[arg(long, value_name = "MODULE:FUNCTION", value_parser = marked)]
     pub mark: Vec<String>,
+    /// Record what runs on GPUs, with NVIDIA's CUPTI inside the program, in windows: `200ms/10s` records for
+    /// 200 ms every 10 s; `trigger` after slow requests; `always` costs launch-bound programs 10 to 20 %.
+    #[arg(long, value_name = "WINDOWS", value_parser = gpu_trace)]
+    pub gpu_trace: Option<Schedule>,
     /// Name requests by their method only, without the route template.
     #[arg(long)]
     pub no_routes: bool,
@@ -64,6 +69,11 @@ impl RunArguments {
         let sources = self.sources.as_ref().map(|wishes| wishes.iter().flatten().cloned().collect());
         sources::Wishes { sources, marked: self.mark.clone(), routes: !self.no_routes }
     }
+}
+
+/// Parses `--gpu-trace`.
+fn gpu_trace(text: &str) -> Result<Schedule, String> {
+    Schedule::parse(text, values::time)
 }
 
 /// Parses `--mark`. No commas: they separate functions in the environment variable that carries them.

@@ -4,6 +4,7 @@
 //! it.
 
 mod arguments;
+mod gpu_trace;
 mod unprivileged;
 
 pub use arguments::RunArguments;
@@ -38,6 +39,7 @@ use crate::{
         record_source::RecordSource,
         signals::{Haste, Signals},
         start::{self, Begun, Known},
+        traced::Traces,
     },
     sinks::terminal::Exit,
     sources::{Selected, Variable},
@@ -50,6 +52,7 @@ struct Beside {
     sources: Selected,
     /// Environment variables that make it load the sources' files.
     variables: Vec<Variable>,
+    traces: Traces,
     signals: Signals,
     haste: Haste,
 }
@@ -86,12 +89,16 @@ pub fn run(arguments: &RunArguments) -> Result<i32, SessionError> {
     runtime.block_on(async {
         let mut choice = unprivileged::choose(arguments)?;
         let mut sources = Selected::for_program(&arguments.wishes());
-        let unpacked = sources.files().during("unpacking what sources need")?;
+        let mut unpacked = sources.files().during("unpacking what sources need")?;
+        if arguments.gpu_trace.is_some() {
+            unpacked.push(gpu_trace::file().during("unpacking what recording GPUs needs")?);
+        }
         let rendezvous =
             Rendezvous::open(run_as.as_ref(), &unpacked).during("making the meeting place of the markers")?;
         drop(unpacked);
-        let variables = sources.environment(rendezvous.files(), &|name| std::env::var_os(name));
-        let beside = Beside { program, rendezvous, sources, variables, signals, haste };
+        let mut variables = sources.environment(rendezvous.files(), &|name| std::env::var_os(name));
+        let traces = gpu_trace::prepare(arguments.gpu_trace, rendezvous.files(), &mut variables);
+        let beside = Beside { program, rendezvous, sources, variables, traces, signals, haste };
         if let Choice::Kernel(loaded) = &mut choice {
             beside.rendezvous.trust(loaded.take_tracked());
             // The program is started by this thread, and inherits its clock.
@@ -143,8 +150,11 @@ fn launch<F: RecordSource>(
     beside: Beside,
 ) -> Result<(Session<F>, Launched), SessionError> {
     let between = if arguments.observation.phase.is_empty() { LOOK } else { SOON };
-    let Beside { program, rendezvous, sources, variables, signals, haste } = beside;
+    let Beside { program, rendezvous, sources, variables, traces, signals, haste } = beside;
     feed.starts(&program);
+    if traces.record().is_some() {
+        feed.pairing().expect_gpu_work();
+    }
     let adopt = feed.adopt()?;
     let start_ns = clock::now_ns();
     let mut environment = rendezvous.environment();
@@ -166,7 +176,8 @@ fn launch<F: RecordSource>(
     let end = child::end_of(child.id()).during("watching the program")?;
     let watched = end.try_clone().during("watching the program")?;
     signals.started(child.id(), watched);
-    let session = begun.start(&arguments.observation, feed, started, Some(child.id()), haste)?;
+    let mut session = begun.start(&arguments.observation, feed, started, Some(child.id()), haste)?;
+    session.traces = traces;
     // SAFETY: the value owns its descriptor, which stays open and the same as long as it is watched.
     let ended = unsafe { AsyncFd::register(end) }.map_err(io::Error::from)?;
     Ok((session, Launched { child, rendezvous, sources, ended, signals, looks: every(between) }))

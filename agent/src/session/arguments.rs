@@ -53,7 +53,7 @@ pub struct Observation {
     pub requests: Vec<Watched>,
     /// Make each call of a function a phase: NAME=LIB:SYMBOL[:argN] (`*` matches any text; argN holds the
     /// request number). Or the time between two USDT probes: NAME=usdt:LIB:PROVIDER:PROBE[:argN]. Or a
-    /// preset: llama.cpp, onnxruntime, tensorflow, triton, loadgen.
+    /// preset: llama.cpp, onnxruntime, tensorflow, triton, loadgen, nccl.
     #[arg(long, value_name = "NAME=LIB:SYMBOL", value_parser = sources::function::parse)]
     pub phase: Vec<Asked>,
     /// BTF file for this kernel, if built without CONFIG_DEBUG_INFO_BTF.

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::out;
 use crate::{
-    analyze::{Called, Cause, Hidden, Summary, Untracked},
+    analyze::{Called, Cause, Hidden, Summary, Untracked, gpu_work::GpuWorked},
     child, clock,
     folder::{self, GpuRecord, Manifest, RunFolder},
     health::{Fidelity, Health},
@@ -62,6 +62,7 @@ struct Closing {
 /// Results at the end of the run.
 struct Told {
     summary: folder::Result<Summary>,
+    gpu_work: Option<GpuWorked>,
     health: Health,
     guest: Guest,
     path: PathBuf,
@@ -79,7 +80,8 @@ impl<F: RecordSource> Session<F> {
         health.sources = sources::report(&end.sources, &self.feed.pairing().sources);
         health.rows_lost = self.export.rows_lost;
         let restored_after = self.restored_after(clock::now_ns());
-        let (gpu, nvml) = (self.graphics.record(), self.graphics.cpu());
+        let gpu = GpuRecord { trace: self.traces.record(), ..self.graphics.record() };
+        let nvml = self.graphics.cpu();
         let (wall, exit) = (end.wall, end.exit);
         let untracked = Untracked {
             marks: health.kernel.marks_untracked,
@@ -115,6 +117,7 @@ impl<F: RecordSource> Session<F> {
         let told = told.ok_or(SessionError::Thread)?;
         let facts = RunFacts {
             gpu: gpu_told,
+            gpu_work: told.gpu_work,
             limits: limits_told,
             hints,
             called: Called(called),
@@ -183,6 +186,7 @@ impl<F: RecordSource> Session<F> {
             self.restored(restored);
         }
         self.gpu_rows();
+        self.last_gpu_work();
         let ledgers = self.feed.last_ledgers();
         let now_ns = clock::now_ns();
         self.feed.last_look(now_ns);
@@ -227,12 +231,15 @@ impl Closing {
             summary.add_threads(folder.threads()?)?;
             summary.add_waits(folder.waits()?)
         });
+        let gpu_work = GpuWorked::read(|| folder.gpu_work(), || folder.requests());
         let told_before = folder.health().last_error;
-        health.folder_error = told_before.or(evidence.err().map(|error| error.to_string()));
+        let missing = evidence.err().as_ref().or(gpu_work.as_ref().err()).map(ToString::to_string);
+        health.folder_error = told_before.or(missing);
         let lost_before = health.rows_lost;
         let finish = |manifest: &mut Manifest| {
             let lost = manifest.rows_lost;
-            health.rows_lost = lost_before + lost.phases + lost.threads + lost.marks + lost.waits;
+            health.rows_lost =
+                lost_before + lost.phases + lost.threads + lost.marks + lost.waits + lost.gpu_work;
             ended(manifest, &mut end, &health);
             // The channel to the folder may have been full when it was noticed.
             manifest.gpu = gpu;
@@ -249,7 +256,7 @@ impl Closing {
         if let Some(error) = closed.unwrap_or_else(|error| Some(format!("{error}"))) {
             health.folder_error = Some(error);
         }
-        Told { summary, health, guest, path }
+        Told { summary, gpu_work: gpu_work.ok().flatten(), health, guest, path }
     }
 }
 

@@ -37,6 +37,10 @@ const BATCHES: usize = 512;
 const MOST_BYTES: usize = 16 << 20;
 /// Interval between flushes: a crash loses at most this much.
 const FLUSH: Duration = Duration::from_secs(1);
+/// Work of GPUs is told at most so long after the end of its request, where it is recorded.
+const LATE: Duration = Duration::from_secs(1);
+/// Most phases of requests that wait for it: 0.7 KB each.
+const MOST_LATE: usize = 8192;
 /// Most processes kept for the export until it is known whether the program marks phases.
 const PROCESSES: usize = 1000;
 
@@ -78,6 +82,11 @@ pub(crate) struct Sinks {
     /// The program marks phases, so its processes are no traces of their own.
     marked: bool,
     processes: VecDeque<Arc<Request>>,
+    /// Work of GPUs is recorded: requests wait for it before they are exported.
+    is_traced: bool,
+    waiting: VecDeque<(Instant, Arc<Request>, LiveVerdict)>,
+    /// Phases of those.
+    waiting_phases: usize,
     flushed: Instant,
     devices: Devices,
     groups: Groups,
@@ -112,6 +121,9 @@ impl Sinks {
             live: Live::new(),
             marked: false,
             processes: VecDeque::new(),
+            is_traced: false,
+            waiting: VecDeque::new(),
+            waiting_phases: 0,
             flushed: Instant::now(),
             devices: Devices::below(Root::system()),
             groups: Groups::below(Root::system()),
@@ -124,7 +136,10 @@ impl Sinks {
             Message::Outputs(outputs) => outputs.into_iter().for_each(|output| self.output(output)),
             Message::Gap => self.exporter.iter().for_each(Exporter::forget_waits),
             Message::Samples(samples) => samples.iter().for_each(|sample| self.sample(sample)),
-            Message::Gpu(record) => self.folder.update_manifest(|manifest| manifest.gpu = record),
+            Message::Gpu(record) => {
+                self.is_traced |= record.trace.as_ref().is_some_and(|trace| trace.programs > 0);
+                self.folder.update_manifest(|manifest| manifest.gpu = record);
+            }
             Message::Unfinished(all) => {
                 self.folder.update_manifest(|manifest| manifest.unfinished = (&all).into());
             }
@@ -151,6 +166,12 @@ impl Sinks {
             Output::Request(request) => self.request(Arc::new(request)),
             Output::Thread(thread) => self.folder.append_thread(&thread),
             Output::Mark(mark) => self.folder.append_mark(&mark),
+            Output::GpuWork(work) => {
+                self.folder.append_gpu_work(&work);
+                if let Some(exporter) = &self.exporter {
+                    exporter.gpu_work(*work);
+                }
+            }
             Output::Pause(pause) => self.exporter.iter().for_each(|exporter| exporter.pause(pause)),
             Output::Wait(mut wait) => {
                 if let Some(io) = &mut wait.io
@@ -178,12 +199,27 @@ impl Sinks {
         self.marked = true;
         self.processes.clear();
         let verdict = self.live.observe(&request);
-        if let Some(exporter) = &self.exporter {
-            exporter.offer(request, live_verdict(verdict));
+        if self.exporter.is_some() {
+            self.waiting_phases += request.phases.len();
+            self.waiting.push_back((Instant::now(), request, live_verdict(verdict)));
+            self.offer(if self.is_traced { LATE } else { Duration::ZERO });
+        }
+    }
+
+    /// Exports requests that have waited for so long.
+    fn offer(&mut self, least: Duration) {
+        let Some(exporter) = &self.exporter else { return };
+        while let Some((since, ..)) = self.waiting.front()
+            && (since.elapsed() >= least || self.waiting_phases > MOST_LATE)
+            && let Some((_, request, verdict)) = self.waiting.pop_front()
+        {
+            self.waiting_phases -= request.phases.len();
+            exporter.offer(request, verdict);
         }
     }
 
     fn tick(&mut self) {
+        self.offer(LATE);
         if self.flushed.elapsed() >= FLUSH {
             self.flushed = Instant::now();
             self.folder.flush();
@@ -213,6 +249,7 @@ impl Sinks {
         // A hurried end waits for no more than this.
         self.folder.flush();
         self.haste.written();
+        self.offer(Duration::ZERO);
         // A program without any mark still gets one span per process.
         if let Some(exporter) = &self.exporter {
             for process in std::mem::take(&mut self.processes) {
@@ -276,7 +313,11 @@ impl ExportThread {
             self.gap = true;
             let rows = outputs.iter().map(|output| match output {
                 Output::Request(request) => request.phases.len() as u64,
-                Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::Pause(_) => 1,
+                Output::Thread(_)
+                | Output::Mark(_)
+                | Output::Wait(_)
+                | Output::GpuWork(_)
+                | Output::Pause(_) => 1,
             });
             self.rows_lost += rows.sum::<u64>();
         }

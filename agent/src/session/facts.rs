@@ -273,6 +273,7 @@ pub(crate) fn for_terminal(
         folder: Some(folder.to_owned()),
         restored: restored.to_vec(),
         gpu: GpuRecord::default(),
+        gpu_work: None,
         limits: Vec::new(),
         hidden: Hidden::default(),
         hints: Vec::new(),

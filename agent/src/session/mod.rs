@@ -22,6 +22,7 @@ pub(crate) mod record_source;
 pub(crate) mod signals;
 pub(crate) mod start;
 mod stuck;
+pub(crate) mod traced;
 
 use std::{
     os::fd::OwnedFd,
@@ -38,7 +39,7 @@ pub(crate) use self::feed::Feed;
 pub use self::{arguments::Observation, error::SessionError};
 use self::{
     cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics, limits::Limits,
-    possible::Possible, record_source::RecordSource, stuck::Stuck,
+    possible::Possible, record_source::RecordSource, stuck::Stuck, traced::Traces,
 };
 use crate::{
     clock::{self, ClockPair},
@@ -71,6 +72,7 @@ pub(crate) struct Session<F = Feed> {
     pub(crate) identity: Identity,
     pub(crate) restore: RestoreSources,
     pub(crate) graphics: Graphics,
+    pub(crate) traces: Traces,
     /// Resources that the observed processes were seen to use.
     pub(crate) usage: Usage,
     /// Limits on them, and how often each was hit.
@@ -166,11 +168,13 @@ pub(crate) async fn observe<F: RecordSource>(
             next = subject.next() => event = Some(next),
             restored = session.restore.next() => session.restored(restored),
             news = session.graphics.next() => session.gpu(news),
+            traced = session.traces.next() => session.traced(traced),
         }
         if let Some(restored) = session.restore.look() {
             session.restored(restored);
         }
         session.drain();
+        session.settle_gpu_work(false);
         if !session.feed.pairing().sources.has_requests {
             session.possible.look(|| subject.processes(&session.feed).0);
         }
@@ -180,7 +184,14 @@ pub(crate) async fn observe<F: RecordSource>(
         if let Some(log) = &mut kernel_log {
             log.flush();
         }
-        let Some(event) = event else { continue };
+        let event = match event {
+            Some(Event::Peer(peer)) if peer.traces_gpus() => {
+                session.traces.admit(peer);
+                continue;
+            }
+            Some(event) => event,
+            None => continue,
+        };
         let is_met = matches!(event, Event::Peer(_));
         let goes_on = subject.handle(event, &mut session.feed).await?;
         // Not after a greeting: other programs wait, and this one has just begun. An ending process still has
@@ -233,7 +244,9 @@ impl<F: RecordSource> Session<F> {
     fn drain(&mut self) {
         for _ in 0..BATCHES_AT_ONCE {
             let has_more = self.feed.take_in();
-            self.export.outputs(self.feed.take_out());
+            let outputs = self.feed.take_out();
+            self.traces.ended(&outputs);
+            self.export.outputs(outputs);
             if !has_more {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Readings of graphics processors on their way to the folder and the export.
 
 use super::{Session, record_source::RecordSource};
-use crate::{gpu::News, out};
+use crate::{folder::GpuRecord, gpu::News, out};
 
 impl<F: RecordSource> Session<F> {
     /// Keeps a reading.
@@ -17,7 +17,8 @@ impl<F: RecordSource> Session<F> {
             News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),
             News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),
         }
-        self.export.gpu(self.graphics.record());
+        let trace = self.traces.record();
+        self.export.gpu(GpuRecord { trace, ..self.graphics.record() });
     }
 
     /// Hands over rows read since the last call.

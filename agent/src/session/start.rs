@@ -21,6 +21,7 @@ use super::{
     record_source::RecordSource,
     signals::Haste,
     stuck::Stuck,
+    traced::Traces,
 };
 use crate::{
     child::RunAs,
@@ -204,6 +205,7 @@ impl Begun {
             identity,
             restore,
             graphics,
+            traces: Traces::default(),
             usage,
             limits,
             restored: Vec::new(),

@@ -199,7 +199,7 @@ fn judge(test: &str, workloads: &OsStr, sides: [Side<'_>; 2], words: &[&str], ca
         let is_named = platform["overall"] == "slower" && first["cause"] == cause;
         let is_sized = is_named && (seen_ns / injected_ns - 1.0).abs() <= SHARE;
         (named, sized) = (named + u32::from(is_named), sized + u32::from(is_sized));
-        if repetitions().is_none() {
+        if repetitions().is_none() || !is_sized {
             keep(format!(
                 "compare: {:<28} {}, {} {:.3} ms of {:.3} ms injected per request",
                 words.join(" "),
@@ -208,6 +208,8 @@ fn judge(test: &str, workloads: &OsStr, sides: [Side<'_>; 2], words: &[&str], ca
                 seen_ns / 1e6,
                 injected_ns / 1e6
             ));
+        }
+        if repetitions().is_none() {
             if is_sized {
                 return;
             }

@@ -9,6 +9,8 @@ use crate::ground::{Ground, example, file, python};
 
 /// Rows that say what the agent named; the others depend on how busy the machine is.
 const NAMED: [&str; 2] = ["batch 1 ", "two processes "];
+/// What was recorded inside the program does not depend on NVML.
+const RECORDED: &str = "batch 128, recorded: kernels ";
 
 #[rstest]
 #[case::with_the_driver(None, "yes")]
@@ -23,6 +25,7 @@ fn the_script_for_a_card_can_fail(#[case] nvml: Option<&str>, #[case] holds: &st
     let mut command = Command::new(&python);
     command.arg(file("gpu/evidence/measure.py")).arg("--quick").arg("--python").arg(&python);
     command.arg("--guestscope").arg(ground.agent()).arg("--stub").arg(&library);
+    command.arg("--cupti").arg(example("libcupti_stub.so"));
     command.arg("--nvml").arg(nvml.map_or(of_card.as_os_str(), OsStr::new));
     let done = command.env("TMPDIR", ground.path("")).output().expect("it starts");
     let (told, why) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -31,6 +34,8 @@ fn the_script_for_a_card_can_fail(#[case] nvml: Option<&str>, #[case] holds: &st
         let row = told.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("{told}{why}"));
         assert!(row.ends_with(holds), "{told}{why}");
     }
+    let recorded = told.lines().find(|line| line.starts_with(RECORDED));
+    assert!(recorded.is_some_and(|row| row.ends_with("yes")), "{told}{why}");
     let rows = told.lines().filter(|line| line.ends_with("yes") || line.ends_with("NO")).count();
-    assert_eq!(rows, 9, "{told}");
+    assert_eq!(rows, 12, "{told}");
 }

@@ -27,6 +27,7 @@ mod folder;
 mod functions;
 mod goroutine_requests;
 mod goroutines;
+mod gpu_work;
 mod ground;
 mod groups;
 mod held_up;

@@ -69,7 +69,9 @@ fn pauses(loaded: &mut Loaded) -> (usize, Vec<Pause>) {
     }
     let found = pauses.last().into_iter().filter_map(|output| match output {
         Output::Pause(pause) => Some(pause),
-        Output::Request(_) | Output::Thread(_) | Output::Mark(_) | Output::Wait(_) => None,
+        Output::Request(_) | Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::GpuWork(_) => {
+            None
+        }
     });
     (late, found.collect())
 }

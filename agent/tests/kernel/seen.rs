@@ -55,7 +55,9 @@ impl Seen {
                 Output::Thread(thread) => self.threads.push(*thread),
                 Output::Mark(mark) => self.marks.push(mark),
                 Output::Wait(wait) => self.waits.push(*wait),
-                Output::Pause(_) => unreachable!("pairing knows no pauses"),
+                Output::Pause(_) | Output::GpuWork(_) => {
+                    unreachable!("pairing knows no pauses, and was told of no work")
+                }
             }
         }
     }

@@ -8,12 +8,13 @@ mod elf;
 use std::{fs, path::Path};
 
 use guestscope_contract::{Account, EdgeRecord, IoRecord, Kind, TaskRecord, WaitRecord};
+use guestscope_cupti::{Encoded, Failed, Hello, Message, Name, Step, Window, Work};
 use guestscope_folder::{ClockPair, CreateOptions, Manifest, RunFolder, Sample};
 use guestscope_fuzz::program::{ASKED, look};
 use guestscope_marker::ring;
 use guestscope_model::{
     analyze::samples,
-    phase::{Mark, ThreadId},
+    phase::{GpuWork, Mark, ThreadId},
 };
 use guestscope_workloads::data::tfrecord::{self, Picture};
 use hdrhistogram::serialization::{Serializer as _, V2Serializer};
@@ -21,7 +22,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Tra
 use prost::Message as _;
 
 /// In the order of the target `table`.
-const TABLES: [&str; 5] = ["phases", "threads", "samples", "marks", "waits"];
+const TABLES: [&str; 6] = ["phases", "threads", "samples", "marks", "waits", "gpu_work"];
 
 fn main() {
     let place = std::env::args_os().nth(1).expect("seeds FOLDER");
@@ -30,6 +31,7 @@ fn main() {
     seeds.ring();
     seeds.tables();
     seeds.histogram();
+    seeds.cupti();
     seeds.pictures();
     seeds.spans();
     seeds.programs();
@@ -99,6 +101,7 @@ impl Seeds<'_> {
             edges_read: 4,
             gpu: None,
         });
+        folder.append_gpu_work(&GpuWork { name: "gemm".into(), phase: Some(2), ..GpuWork::default() });
         folder.flush();
         let path = folder.path().to_owned();
         self.tables_in(&path, 0, "arrows");
@@ -112,6 +115,20 @@ impl Seeds<'_> {
             bytes.extend(fs::read(folder.join(format!("{table}.{form}"))).unwrap());
             self.put("table", &format!("{table}.{form}"), &bytes);
         }
+    }
+
+    /// One message of each kind.
+    fn cupti(&self) {
+        let messages = [
+            Message::Hello(Hello { version: 18, library: b"libcupti.so.12" }),
+            Message::Name(Name { id: 7, name: b"gemm" }),
+            Message::Work(Work { start_ns: 5, end_ns: 9, name: 7, ..Work::default() }),
+            Message::Window(Window { end_ns: 10, ..Window::default() }),
+            Message::Failed(Failed { step: Step::Kernels, result: 35 }),
+        ];
+        let bytes: Vec<u8> =
+            messages.iter().flat_map(|message| Encoded::of(message).bytes().to_vec()).collect();
+        self.put("cupti", "messages", &bytes);
     }
 
     fn histogram(&self) {

@@ -19,7 +19,7 @@ use super::{
     spans::Trace,
     waits::Keeper,
 };
-use crate::phase::{GpuReading, Request, Restored, Wait};
+use crate::phase::{GpuReading, GpuWork, Request, Restored, Wait};
 
 /// Most spans of a line: some 500 KB, a quarter of what receivers take by default.
 const LINE_SPANS: usize = 256;
@@ -67,6 +67,11 @@ impl<W: Write> Lines<W> {
         self.waits.gpu(reading);
     }
 
+    /// Work of a GPU whose request is still to come.
+    pub fn gpu_work(&mut self, work: GpuWork) {
+        self.waits.gpu_work(work);
+    }
+
     /// A request whose wall times are shifted by `wall_offset_ns`.
     ///
     /// # Errors
@@ -96,6 +101,7 @@ impl<W: Write> Lines<W> {
     pub fn finish(mut self) -> io::Result<(W, Written)> {
         self.flush(Service::Program)?;
         self.flush(Service::Kernel)?;
+        self.flush(Service::Gpu)?;
         self.writer.flush()?;
         self.written.waits_left_out = self.waits.no_room;
         Ok((self.writer, self.written))

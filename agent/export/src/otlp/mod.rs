@@ -37,6 +37,7 @@ mod url;
 mod verdict;
 mod wait_spans;
 mod waits;
+mod work;
 mod worker;
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ use crate::{
     clock::{self, ClockPair},
     guarded::{Directory, Owner},
     health::ExportHealth,
-    phase::{GpuReading, Pause, Request, Restored, Wait},
+    phase::{GpuReading, GpuWork, Pause, Request, Restored, Wait},
     privileges,
 };
 
@@ -224,6 +225,11 @@ impl Exporter {
     /// Keeps what a graphics processor was doing, for the traces of the slow requests that it lies in.
     pub fn gpu(&self, reading: GpuReading) {
         self.waits().gpu(reading);
+    }
+
+    /// Keeps work of a GPU for the trace of its request, which is still to be offered.
+    pub fn gpu_work(&self, work: GpuWork) {
+        self.waits().gpu_work(work);
     }
 
     /// Drops kept waits after requests were lost: theirs would stay for ever.

@@ -133,9 +133,9 @@ pub(super) struct Queue {
 }
 
 impl Waiting {
-    /// Spans of phases and waits.
+    /// Spans of phases, waits and work of GPUs.
     fn spans(&self) -> usize {
-        self.request.phases.len() + self.waits.spans.len()
+        self.request.phases.len() + self.waits.spans()
     }
 }
 

@@ -1,8 +1,8 @@
-//! The two services of a trace: the observed program, which has the phases, and the kernel, which has the
-//! waits.
+//! The services of a trace: the observed program, which has the phases, the kernel, which has the waits, and
+//! the GPU, which has what ran on it.
 //!
-//! Two resources, because a span's service is an attribute of its resource: so the kernel has its own colour
-//! and search in Jaeger. A request carries both.
+//! A resource for each, because a span's service is an attribute of its resource: so the kernel has its own colour
+//! and search in Jaeger. A request carries all of them.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -24,6 +24,8 @@ pub(super) enum Service {
     Program,
     /// The kernel, named `kernel` in the namespace of the program's name: waits.
     Kernel,
+    /// Graphics processors, named `gpu` in the same namespace: what ran on them.
+    Gpu,
 }
 
 impl Service {
@@ -32,6 +34,7 @@ impl Service {
         match self {
             Service::Program => "guestscope",
             Service::Kernel => "guestscope.kernel",
+            Service::Gpu => "guestscope.gpu",
         }
     }
 }
@@ -43,6 +46,8 @@ pub(super) struct PerService<T> {
     pub(super) program: T,
     /// Value for the kernel.
     pub(super) kernel: T,
+    /// Value for graphics processors.
+    pub(super) gpu: T,
 }
 
 impl<T> PerService<T> {
@@ -51,6 +56,7 @@ impl<T> PerService<T> {
         match service {
             Service::Program => &mut self.program,
             Service::Kernel => &mut self.kernel,
+            Service::Gpu => &mut self.gpu,
         }
     }
 }
@@ -84,7 +90,7 @@ impl Envelope {
     }
 }
 
-/// The resources of both services.
+/// The resources of all services.
 #[derive(Clone, Debug)]
 pub(super) struct Resources(PerService<Envelope>);
 
@@ -97,26 +103,29 @@ impl Resources {
             attributes.into_iter().map(|(key, value)| (key, fit(value))).collect();
         let mut kernel = program.clone();
         kernel.insert(namespace, text(service_name));
+        let mut gpu = kernel.clone();
         kernel.entry(name.clone()).or_insert_with(|| text("kernel"));
+        gpu.entry(name.clone()).or_insert_with(|| text("gpu"));
         program.entry(name).or_insert_with(|| text(service_name));
-        let program = Envelope::new(Service::Program, program);
-        Self(PerService { program, kernel: Envelope::new(Service::Kernel, kernel) })
+        let of = [(Service::Program, program), (Service::Kernel, kernel), (Service::Gpu, gpu)];
+        let [program, kernel, gpu] = of.map(|(service, attributes)| Envelope::new(service, attributes));
+        Self(PerService { program, kernel, gpu })
     }
 
-    /// The most bytes that a request has beside its spans: both services, and gRPC's frame.
+    /// The most bytes that a request has beside its spans: all services, and gRPC's frame.
     pub(super) fn bytes(&self) -> usize {
-        // Four lengths, which grow by four bytes at most, and a frame of five bytes.
-        const LENGTHS_BYTES: usize = 4 * 4 + 5;
-        let PerService { program, kernel } = &self.0;
-        let resource_spans = vec![kernel.around(Vec::new()), program.around(Vec::new())];
+        // Six lengths, which grow by four bytes at most, and a frame of five bytes.
+        const LENGTHS_BYTES: usize = 6 * 4 + 5;
+        let PerService { program, kernel, gpu } = &self.0;
+        let resource_spans = [kernel, gpu, program].map(|envelope| envelope.around(Vec::new())).into();
         ExportTraceServiceRequest { resource_spans }.encoded_len() + LENGTHS_BYTES
     }
 
-    /// A request of these spans. The kernel's come first: of a request that is halved, waits leave before
-    /// the phases that they lie in.
+    /// A request of these spans. The kernel's and the GPU's come first: of a request that is halved, they leave
+    /// before the phases that they lie in.
     pub(super) fn request(&self, spans: PerService<Vec<Span>>) -> ExportTraceServiceRequest {
-        let PerService { program, kernel } = spans;
-        let of = [(&self.0.kernel, kernel), (&self.0.program, program)];
+        let PerService { program, kernel, gpu } = spans;
+        let of = [(&self.0.kernel, kernel), (&self.0.gpu, gpu), (&self.0.program, program)];
         let filled = of.into_iter().filter(|(_, spans)| !spans.is_empty());
         let resource_spans = filled.map(|(envelope, spans)| envelope.around(spans)).collect();
         ExportTraceServiceRequest { resource_spans }

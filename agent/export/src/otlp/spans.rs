@@ -20,6 +20,7 @@ use super::{
     timeline::{self, Interval, wall_ns},
     wait_spans,
     waits::{self, Chosen},
+    work,
 };
 use crate::phase::{Ending, Phase, PhaseKind, Request};
 
@@ -41,7 +42,7 @@ pub(super) struct Trace {
     waits: Chosen,
     verdict: LiveVerdict,
     wall_offset_ns: i64,
-    /// Times of the phases, then of the waits.
+    /// Times of the phases, then of the waits, then of work of GPUs.
     times: Vec<Interval>,
     /// Span ids by phase id; filled if a phase's parent is a span of the program's own.
     by_id: HashMap<u64, [u8; 8]>,
@@ -60,7 +61,11 @@ impl Trace {
             let phase = &request.phases[*position];
             (*position, waits::inside(wait, phase).unwrap_or_else(|| Interval::of(phase)))
         });
-        let times = timeline::arrange(&request.phases, &placed.collect::<Vec<_>>());
+        let worked = waits.work.spans.iter().map(|(position, work)| {
+            let phase = &request.phases[*position];
+            (*position, work::inside(work, phase).unwrap_or_else(|| Interval::of(phase)))
+        });
+        let times = timeline::arrange(&request.phases, &placed.chain(worked).collect::<Vec<_>>());
         let is_needed =
             request.phases.iter().any(|phase| phase.parent.is_some() && phase.trace.parent_is_remote);
         let spans = request.phases.iter().map(|phase| (phase.id, phase.trace.span_id));
@@ -72,6 +77,12 @@ impl Trace {
         let (position, wait) = self.waits.spans.get(at)?;
         let times = self.times[self.request.phases.len() + at];
         Some(wait_spans::span(wait, &self.request.phases[*position], times, self.wall_offset_ns))
+    }
+
+    fn work(&self, at: usize) -> Option<Span> {
+        let (position, work) = self.waits.work.spans.get(at)?;
+        let times = self.times[self.request.phases.len() + self.waits.spans.len() + at];
+        Some(work::span(work, &self.request.phases[*position], times, self.wall_offset_ns))
     }
 
     /// Span id of the enclosing phase, where the parent is a span of the program's own.
@@ -91,6 +102,7 @@ impl Trace {
         }
         attributes.extend(self.around(phase).map(|id| text(AROUND_KEY, id)));
         attributes.extend(gpus::attributes(&self.waits.gpus, position));
+        attributes.extend(self.waits.work.attributes(position));
         let interval = self.times[position];
         let mut span = Span {
             start_time_unix_nano: wall_ns(interval.start_ns, self.wall_offset_ns),
@@ -115,8 +127,9 @@ impl Iterator for Trace {
     fn next(&mut self) -> Option<Self::Item> {
         let (at, waits, phases) = (self.built, self.waits.spans.len(), self.request.phases.len());
         self.built += 1;
-        match at.checked_sub(waits) {
-            None => Some((Service::Kernel, self.wait(at)?)),
+        match at.checked_sub(self.waits.spans()) {
+            None if at < waits => Some((Service::Kernel, self.wait(at)?)),
+            None => Some((Service::Gpu, self.work(at - waits)?)),
             Some(at) if at + 1 < phases => Some((Service::Program, self.phase(at + 1))),
             Some(at) if at + 1 == phases => Some((Service::Program, self.phase(0))),
             Some(_) => None,
@@ -124,7 +137,7 @@ impl Iterator for Trace {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let all = self.request.phases.len() + self.waits.spans.len();
+        let all = self.request.phases.len() + self.waits.spans();
         let left = all.saturating_sub(self.built);
         (left, Some(left))
     }

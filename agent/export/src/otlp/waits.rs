@@ -14,8 +14,9 @@ use super::{
     pauses::{LastPauses, PauseWithin},
     restored::LastRestores,
     timeline::Interval,
+    work::{ChosenWork, Works},
 };
-use crate::phase::{GpuReading, GpuReadings, Pause, Phase, Request, Restored, Wait};
+use crate::phase::{GpuReading, GpuReadings, GpuWork, Pause, Phase, Request, Restored, Wait};
 
 /// Most waits of a phase shown as spans.
 pub(super) const SPANS: usize = 8;
@@ -38,6 +39,8 @@ pub(super) struct Keeper {
     restores: LastRestores,
     /// Last GPU readings.
     gpus: GpuReadings,
+    /// Work of GPUs.
+    works: Works,
     /// Waits that had no room and are counted in no span.
     pub(super) no_room: u64,
 }
@@ -62,6 +65,8 @@ pub(super) struct Chosen {
     pub(super) restores: Vec<(usize, Restored)>,
     /// GPU activity; only for a slow request.
     pub(super) gpus: Vec<GpuDuring>,
+    /// Work of GPUs.
+    pub(super) work: ChosenWork,
 }
 
 /// Waits of a phase that are no spans.
@@ -148,11 +153,17 @@ impl Keeper {
         self.gpus.add(reading);
     }
 
+    /// Keeps work of a GPU if a phase asked for it.
+    pub(super) fn gpu_work(&mut self, work: GpuWork) {
+        self.works.add(work);
+    }
+
     /// Drops all waits: requests were lost, and theirs would stay for ever.
     pub(super) fn forget(&mut self) {
         let all = self.phases.drain().map(|(_, longest)| longest.waits.len() as u64 + longest.left_out);
         self.no_room += all.sum::<u64>();
         self.kept = 0;
+        self.works.forget();
     }
 
     /// Takes out the waits of a request in this latency band, with GPU activity if it is slow.
@@ -164,7 +175,8 @@ impl Keeper {
     /// Takes out the waits of a request, and the pauses and moves in its time.
     pub(super) fn take(&mut self, request: &Request) -> Chosen {
         let (pauses, restores) = (self.pauses.within(request), self.restores.within(request));
-        let mut chosen = Chosen { pauses, restores, ..Chosen::default() };
+        let work = self.works.take(request);
+        let mut chosen = Chosen { pauses, restores, work, ..Chosen::default() };
         if self.phases.is_empty() {
             return chosen;
         }
@@ -191,6 +203,12 @@ impl Chosen {
             + size_of_val(&self.pauses[..])
             + size_of_val(&self.restores[..])
             + size_of_val(&self.gpus[..])
+            + self.work.memory_bytes()
+    }
+
+    /// Spans beside those of phases.
+    pub(super) fn spans(&self) -> usize {
+        self.spans.len() + self.work.spans.len()
     }
 
     /// Notes of the phase at this position, if any.

@@ -113,6 +113,9 @@ pub(super) struct TrackEvent {
     pub(super) name: Option<String>,
     #[prost(int64, optional, tag = "30")]
     pub(super) counter_value: Option<i64>,
+    /// Arrows from one event to the next one with the same number.
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
+    pub(super) flow_ids: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

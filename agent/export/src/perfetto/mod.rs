@@ -6,6 +6,7 @@
 //! some time, or that waited in a queue, has a separate track below the process, because other phases ran on
 //! the thread at that time.
 
+mod gpu_work;
 mod messages;
 #[cfg(test)]
 mod tests;
@@ -225,6 +226,8 @@ impl<W: Write> Packets<W> {
             ("memory clock", "MHz", reading.clock_memory_mhz),
             ("power", "mW", reading.power_mw),
             ("temperature", "C", reading.temperature_celsius),
+            ("PCIe to it", "bytes/s", reading.pcie_to_device_bytes_per_s),
+            ("PCIe from it", "bytes/s", reading.pcie_from_device_bytes_per_s),
         ];
         for (index, (name, unit, value)) in counters.into_iter().enumerate() {
             let track = uuid(OF_GPU, reading.device.into(), index as u64);

@@ -217,7 +217,7 @@ fn pumped(story: &Story, most: usize, pace: Vec<usize>, [stuck, stuck_edges]: [V
 fn phases(outputs: &[Output]) -> HashMap<u64, (u64, usize)> {
     let requests = outputs.iter().enumerate().filter_map(|(at, output)| match output {
         Output::Request(request) => Some((at, request)),
-        Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::Pause(_) => None,
+        Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::GpuWork(_) | Output::Pause(_) => None,
     });
     requests
         .flat_map(|(at, request)| request.phases.iter().map(move |it| (it.id, (it.request, at))))
@@ -227,7 +227,9 @@ fn phases(outputs: &[Output]) -> HashMap<u64, (u64, usize)> {
 fn waits(outputs: &[Output]) -> Vec<(usize, &Wait)> {
     let waits = outputs.iter().enumerate().filter_map(|(at, output)| match output {
         Output::Wait(wait) => Some((at, &**wait)),
-        Output::Thread(_) | Output::Mark(_) | Output::Request(_) | Output::Pause(_) => None,
+        Output::Thread(_) | Output::Mark(_) | Output::Request(_) | Output::GpuWork(_) | Output::Pause(_) => {
+            None
+        }
     });
     waits.collect()
 }

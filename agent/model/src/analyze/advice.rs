@@ -59,6 +59,10 @@ const STOPPED: [&str; 3] = ["stopped.signal", "stopped.debugger", "stopped.freez
 pub const COLLECTOR: &str = "cpu.collector";
 /// Key of the advice on graphics processors that wait for launches.
 pub const LAUNCH: &str = "gpu.launch";
+/// Key of the advice on those that are busy for most of the time.
+pub const GPU_BUSY: &str = "gpu.busy";
+/// Key of the advice on those that copy for much of the time.
+pub const GPU_COPY: &str = "gpu.copy";
 /// Key of the advice on those that wait for input.
 pub const INPUT: &str = "gpu.input";
 /// Key of the advice on moves between caches.

@@ -22,6 +22,7 @@ mod cause;
 pub mod compare;
 mod evidence;
 pub mod explain;
+pub mod gpu_work;
 mod headline;
 mod helped;
 mod hidden;

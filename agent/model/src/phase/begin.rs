@@ -161,6 +161,7 @@ impl Pairing {
             lost_before: state.lost,
             ..Entry::default()
         });
+        self.note_innermost(thread, begin.time_ns);
         self.note_thread(thread);
     }
 

@@ -35,6 +35,10 @@ pub struct GpuReading {
     pub power_mw: Option<u64>,
     /// Temperature, degrees Celsius.
     pub temperature_celsius: Option<u64>,
+    /// PCIe traffic to the device, bytes per second; asked less often than the rest.
+    pub pcie_to_device_bytes_per_s: Option<u64>,
+    /// The same from the device.
+    pub pcie_from_device_bytes_per_s: Option<u64>,
     /// Why the clocks are not higher: bits of NVML's `nvmlClocksEventReasons`.
     pub throttle_reasons: Option<u64>,
 }

@@ -13,6 +13,7 @@ mod early;
 mod ender;
 mod flight;
 mod gpu;
+mod gpu_work;
 mod helped;
 mod helper_waits;
 mod helpers;
@@ -45,6 +46,7 @@ mod thread;
 mod thread_id;
 mod threads;
 mod told;
+mod turns;
 mod unended;
 mod unfinished;
 mod values;
@@ -59,6 +61,7 @@ pub use self::{
     accounts::Accounts,
     ender::waits_for_address_space,
     gpu::{GpuError, GpuProcesses, GpuReading, GpuReadings, GpuTally, GpuUse},
+    gpu_work::{GpuWork, GpuWorkKind},
     helped::{HelperWait, Helpers},
     limits::{Limits, MOST_PHASES_PER_REQUEST, OPEN_REQUESTS, PHASES_PER_REQUEST},
     pause::Pause,

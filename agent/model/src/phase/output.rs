@@ -1,7 +1,7 @@
 //! What pairing yields, in the order in which it yields it.
 
 use super::{
-    QueueUser, Wait,
+    GpuWork, QueueUser, Wait,
     pause::Pause,
     values::{Mark, Phase, Request, Thread},
 };
@@ -19,6 +19,8 @@ pub enum Output {
     Pause(Pause),
     /// A thread was off the CPU for long. It comes before the request that it lies in, never after it.
     Wait(Box<Wait>),
+    /// Work of a GPU, or a window in which it was recorded. It comes up to a second after its request.
+    GpuWork(Box<GpuWork>),
 }
 
 impl Output {
@@ -28,6 +30,7 @@ impl Output {
             Output::Request(request) => request.phases.len() * size_of::<Phase>(),
             Output::Wait(wait) => size_of::<Wait>() + wait.users.listed.len() * size_of::<QueueUser>(),
             Output::Thread(_) => size_of::<Thread>(),
+            Output::GpuWork(_) => size_of::<GpuWork>(),
             Output::Mark(_) | Output::Pause(_) => 0,
         };
         size_of::<Self>() + beside

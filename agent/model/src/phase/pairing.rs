@@ -27,6 +27,7 @@ use super::{
     thread::Sequence,
     thread_id::{ThreadId, thread_id},
     threads::Threads,
+    turns::Turns,
     unfinished::Unended,
     values::{Ending, Mark, PairingLosses, Phase},
 };
@@ -73,6 +74,7 @@ pub struct Pairing {
     /// I/Os of threads that are gone, the first to go first.
     pub(super) gone: VecDeque<(ThreadId, Ios)>,
     pub(super) names: Names,
+    pub(super) turns: Turns,
     /// Phases and messages of each source.
     pub sources: Sources,
     /// Counts of what found no partner.
@@ -132,6 +134,7 @@ impl Pairing {
             unended: Unended::default(),
             gone: VecDeque::new(),
             names: Names::default(),
+            turns: Turns::default(),
             sources: Sources::default(),
             losses: PairingLosses::default(),
             outputs: Vec::new(),
@@ -277,6 +280,9 @@ impl Pairing {
         if is_over {
             self.forget_left_out(entry.root, entry.left_out);
         }
+        if let Some(now) = now {
+            self.note_innermost(thread, now.time_ns);
+        }
         self.note_thread(thread);
     }
 
@@ -347,7 +353,11 @@ impl Pairing {
             return self.finish_held(id);
         }
         self.place_early_in(id, u64::MAX);
+        let place = self.open.get(&id).map(|open| open.place);
         self.unstack(id, true, None);
+        if let Some(Place::On(thread, _)) = place {
+            self.note_innermost(thread, time_ns);
+        }
         let Some(mut open) = self.open.remove(&id) else { return };
         open.abandon(time_ns);
         self.retire(*open, ending);

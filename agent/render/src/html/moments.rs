@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    phase::{GpuReading, Request, ThreadId, Wait},
+    phase::{GpuReading, GpuWork, Request, ThreadId, Wait},
     untrusted::Untrusted,
 };
 
@@ -36,6 +36,8 @@ pub struct Moment {
     pub threads: Arc<HashMap<ThreadId, Untrusted>>,
     /// GPU readings during the request and shortly after it, in order of time.
     pub gpus: Vec<GpuReading>,
+    /// Work of GPUs that it asked for, as far as it was recorded, in order of start.
+    pub works: Vec<GpuWork>,
 }
 
 /// Findings on a platform.

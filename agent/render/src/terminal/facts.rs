@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use crate::{
-    analyze::{Called, Hidden},
+    analyze::{Called, Hidden, gpu_work::GpuWorked},
     hints::Hint,
     limits::Limit,
     phase::Restored,
@@ -51,6 +51,8 @@ pub struct RunFacts {
     pub restored: Vec<(Duration, Restored)>,
     /// Graphics processors and their activity.
     pub gpu: GpuRecord,
+    /// What ran on them for phases, where it was recorded.
+    pub gpu_work: Option<GpuWorked>,
     /// Limits on the observed processes.
     pub limits: Vec<Limit>,
     /// What the numbers do not contain.

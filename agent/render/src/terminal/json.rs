@@ -20,6 +20,7 @@ use crate::{
 use super::{
     facts::{Exit, RunFacts},
     findings::headline_of,
+    gpu_work::{self, GpuWorkJson},
     health_lines::losses,
     helpers::{self, HelpersJson},
     hidden::{OpenJson, open_json},
@@ -53,6 +54,9 @@ struct SummaryJson<'a> {
     exit_signal: Option<i32>,
     restored: Vec<RestoredJson>,
     gpu: &'a GpuRecord,
+    /// What ran on graphics processors for phases, where it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_work: Option<GpuWorkJson<'a>>,
     /// Requests without an end, the longest.
     open: Vec<OpenJson<'a>>,
     /// Numbers of all of them.
@@ -224,6 +228,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         exit_signal,
         restored: restored::json(facts),
         gpu: &facts.gpu,
+        gpu_work: facts.gpu_work.as_ref().map(gpu_work::json),
         requests: summary.requests(),
         groups: summary.groups.iter().map(|one| group(one, facts)).collect(),
         open: open_json(&facts.hidden),
@@ -270,7 +275,10 @@ fn group<'a>(group: &'a Group, facts: &'a RunFacts) -> GroupJson<'a> {
         latency: quantiles(&group.latency),
         throughput_per_s: group.throughput_per_s,
         headline: headline_json(group, &group.headline, facts.cpu_quota.as_ref()),
-        gpu_waits_for: starved::json(group, facts.gpu.serving_percent()),
+        gpu_waits_for: starved::json(
+            group,
+            gpu_work::busy_percent(group, facts.gpu_work.as_ref(), facts.gpu.serving_percent()),
+        ),
         limits: limited(group, &facts.limits).iter().map(limits::json).collect(),
         time: time(&group.sums),
         counts: counts(&group.counts, group.sums.pause),

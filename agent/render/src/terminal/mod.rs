@@ -14,6 +14,7 @@ mod explain;
 mod facts;
 mod findings;
 mod gpu;
+mod gpu_work;
 mod health_lines;
 mod helpers;
 mod hidden;

@@ -20,7 +20,7 @@ use super::{
     accounts::means,
     facts::{Exit, RunFacts},
     findings::{count_of, headline_of, mean, numbers},
-    gpu,
+    gpu, gpu_work,
     health_lines::{INDENT, cost, duration_of, export, fact, hooks, lost, missing_hooks},
     helpers, hidden, hints, inside, limits,
     page::{Emphasis, Page, Piece},
@@ -71,6 +71,7 @@ pub fn render_summary(summary: &Summary, health: &Health, facts: &RunFacts, styl
         render_no_requests(&mut page, summary, facts);
     }
     page.blank();
+    gpu_work::tables(&mut page, facts.gpu_work.as_ref());
     render_more(&mut page, summary);
     render_facts(&mut page, summary, health, facts);
     page.finish()
@@ -102,7 +103,9 @@ fn render_group(page: &mut Page, group: &Group, facts: &RunFacts, health: &Healt
     };
     page.sentence(&headline_of(group, &group.headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     page.sentence(&mean(group), Emphasis::None);
-    starved::line(page, group, facts.gpu.serving_percent());
+    let recorded = facts.gpu_work.as_ref();
+    starved::line(page, group, gpu_work::busy_percent(group, recorded, facts.gpu.serving_percent()));
+    gpu_work::line(page, group, recorded);
     limits::lines(page, group, &facts.limits);
     page.blank();
     phases(page, group);

@@ -3,6 +3,7 @@
 //! Names come from files that anybody may have made: they are read up to [`MOST`], and demangled within that.
 
 use cpp_demangle::{DemangleOptions, ParseOptions};
+use guestscope_base::bounded::Bounded;
 
 /// Maximum length of a name, bytes. C++ has longer ones, for types that no one would type.
 pub(super) const MOST: usize = 2_048;
@@ -23,7 +24,9 @@ pub(super) fn demangled(name: &str) -> Option<String> {
     let parse = ParseOptions::default().recursion_limit(NESTED);
     let symbol = cpp_demangle::Symbol::new_with_options(name, &parse).ok()?;
     let options = DemangleOptions::default().no_params().no_return_type().recursion_limit(NESTED);
-    symbol.demangle_with_options(&options).ok()
+    let mut readable = Bounded::new(MOST);
+    symbol.structured_demangle(&mut readable, &options).ok()?;
+    Some(readable.into_text())
 }
 
 /// A pattern for functions' names; `*` is any text.

@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn each_preset_can_be_asked_for() {
         let names: Vec<String> = table().into_iter().map(|preset| preset.name).collect();
-        assert_eq!(names, ["llama.cpp", "onnxruntime", "tensorflow", "triton", "loadgen"]);
+        assert_eq!(names, ["llama.cpp", "onnxruntime", "tensorflow", "triton", "loadgen", "nccl"]);
         for name in names {
             assert!(!named(&name).unwrap().is_empty(), "{name}");
         }

@@ -34,7 +34,7 @@ fn pair(pairing: &mut Pairing, records: &[Record]) {
 fn phases(pairing: &mut Pairing) -> Vec<Phase> {
     let requests = pairing.take().into_iter().filter_map(|output| match output {
         Output::Request(request) => Some(request.phases),
-        Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::Pause(_) => None,
+        Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::GpuWork(_) | Output::Pause(_) => None,
     });
     requests.flatten().collect()
 }

@@ -28,7 +28,7 @@ fn size(folder: &Path) -> Option<u64> {
 fn message(number: u64, spans: u64) -> ExportTraceServiceRequest {
     let trace = Trace::new(request(number, spans), Chosen::default(), LiveVerdict::default(), OFFSET_NS);
     let program = trace.map(|(_, span)| span).collect();
-    Resources::new("infer", Vec::new()).request(PerService { program, kernel: Vec::new() })
+    Resources::new("infer", Vec::new()).request(PerService { program, ..PerService::default() })
 }
 
 fn front(spill: &mut Spill) -> Option<ExportTraceServiceRequest> {

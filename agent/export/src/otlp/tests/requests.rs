@@ -23,8 +23,8 @@ use crate::{
         waits::Keeper,
     },
     phase::{
-        Accounts, Blame, COUNTS, Counts, Ending, GpuReading, HelperWait, Helpers, Pause, Phase, PhaseKind,
-        Request, Restored, RestoredBy, Wait, WaitedIo,
+        Accounts, Blame, COUNTS, Counts, Ending, GpuReading, GpuWork, HelperWait, Helpers, Pause, Phase,
+        PhaseKind, Request, Restored, RestoredBy, Wait, WaitedIo,
     },
 };
 
@@ -182,13 +182,23 @@ fn resources(name: &str) -> Resources {
     Resources::new(name, attributes)
 }
 
-/// Spans of both services.
+/// Work of a GPU for each phase, as long as that.
+fn works(request: &Request) -> impl Iterator<Item = GpuWork> {
+    request.phases.iter().map(|phase| {
+        let end_ns = phase.start_ns.saturating_add(phase.duration_ns);
+        let (phase, start_ns, name) = (Some(phase.id), phase.start_ns, phase.name.clone());
+        GpuWork { phase, start_ns, end_ns, name, ..GpuWork::default() }
+    })
+}
+
+/// Spans of all services.
 fn built(made: Made) -> PerService<Vec<Span>> {
     let mut keeper = Keeper::default();
     made.waits.into_iter().for_each(|wait| keeper.add(wait));
     made.pauses.into_iter().for_each(|pause| keeper.stopped(pause));
     made.restored.into_iter().for_each(|restored| keeper.restored(restored));
     made.gpus.into_iter().for_each(|reading| keeper.gpu(reading));
+    works(&made.request).for_each(|work| keeper.gpu_work(work));
     let waits = keeper.take_of(&made.request, made.verdict.tail.as_deref());
     let mut spans = PerService::<Vec<_>>::default();
     for (service, span) in Trace::new(Arc::new(made.request), waits, made.verdict, OFFSET_NS) {
@@ -202,14 +212,15 @@ proptest! {
     #[test]
     fn a_message_is_as_large_as_it_was_measured(made in made(), name in text()) {
         let (resources, spans) = (resources(&name), built(made));
-        let bytes: usize = spans.program.iter().chain(&spans.kernel).map(span_bytes).sum();
+        let bytes: usize =
+            spans.program.iter().chain(&spans.kernel).chain(&spans.gpu).map(span_bytes).sum();
         let request = resources.request(spans);
         let encoded = request.encode_to_vec();
         prop_assert_eq!(request.encoded_len(), encoded.len());
         let most = bytes + resources.bytes();
         prop_assert!(encoded.len() <= most, "{} bytes, not {most}", encoded.len());
-        if request.resource_spans.len() == 2 {
-            prop_assert!(most <= encoded.len() + 32, "{most} for {} bytes", encoded.len());
+        if request.resource_spans.len() == 3 {
+            prop_assert!(most <= encoded.len() + 48, "{most} for {} bytes", encoded.len());
         }
         prop_assert_eq!(ExportTraceServiceRequest::decode(&encoded[..]).expect("we wrote it"), request);
     }
@@ -281,6 +292,7 @@ proptest! {
         made.pauses.iter().for_each(|pause| exporter.pause(*pause));
         made.restored.iter().for_each(|restored| exporter.restored(*restored));
         made.gpus.iter().for_each(|reading| exporter.gpu(*reading));
+        works(&made.request).for_each(|work| exporter.gpu_work(work));
         exporter.offer_at(Arc::new(made.request.clone()), made.verdict.clone(), OFFSET_NS);
         let health = exporter.finish(FINISH);
         let received = collector.received();

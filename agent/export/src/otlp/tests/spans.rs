@@ -78,7 +78,7 @@ fn a_request_as_json() {
     let verdict = LiveVerdict { cause: Some(Cow::from("throttled")), tail: Some(Cow::from("p99")) };
     let program = spans(rich(), verdict);
     let request =
-        Resources::new("infer", vec![platform()]).request(PerService { program, kernel: Vec::new() });
+        Resources::new("infer", vec![platform()]).request(PerService { program, ..PerService::default() });
     let resource_spans = request.resource_spans;
     // A filter is a regular expression, and this text is full of numbers.
     let version = concat!('"', env!("CARGO_PKG_VERSION"), '"').replace('.', r"\.");

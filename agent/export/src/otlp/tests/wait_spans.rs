@@ -141,7 +141,7 @@ proptest! {
     /// Any waits: inside their phases, near their times, with ids of their own, and their numbers exact.
     #[test]
     fn waits_lie_in_their_phases_and_nowhere_twice((request, waits) in with_waits()) {
-        let PerService { program, kernel } = by_service(trace(request, waits.clone()));
+        let PerService { program, kernel, gpu: _ } = by_service(trace(request, waits.clone()));
         let spans: Vec<&Span> = program.iter().chain(&kernel).collect();
         let ids: HashSet<_> = spans.iter().map(|span| &span.span_id).collect();
         prop_assert_eq!(ids.len(), spans.len());

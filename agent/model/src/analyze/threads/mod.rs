@@ -24,7 +24,7 @@ pub const fn is_active(account: Account) -> bool {
     matches!(account.waits_for(), WaitsFor::Nothing | WaitsFor::Cpu | WaitsFor::Device)
 }
 
-/// Role of a thread in its process, as far as its accounts show it.
+/// Role of a thread in its process, as far as its name or its accounts show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// The process's first one.
@@ -33,9 +33,27 @@ pub enum Role {
     Pool,
     /// It waits mostly in poll: an event loop.
     Loop,
+    /// PyTorch's, which runs the backward pass.
+    Autograd,
+    /// PyTorch's, which loads data, or copies it into pinned memory.
+    Loader,
+    /// NCCL's, or PyTorch's which looks after it.
+    Nccl,
+    /// CUDA's own.
+    Cuda,
     /// Any other.
     Worker,
 }
+
+/// How names begin that libraries give to their threads: PyTorch 2.4 and later, NCCL (with
+/// NCCL_SET_THREAD_NAME=1), and CUDA.
+const NAMED: [(&str, Role); 5] = [
+    ("pt_autograd", Role::Autograd),
+    ("pt_data_", Role::Loader),
+    ("pt_nccl", Role::Nccl),
+    ("NCCL ", Role::Nccl),
+    ("cuda-EvtHandlr", Role::Cuda),
+];
 
 impl Role {
     /// The word in tables and JSON.
@@ -44,8 +62,17 @@ impl Role {
             Role::Main => "main",
             Role::Pool => "pool",
             Role::Loop => "loop",
+            Role::Autograd => "autograd",
+            Role::Loader => "loader",
+            Role::Nccl => "nccl",
+            Role::Cuda => "cuda",
             Role::Worker => "worker",
         }
+    }
+
+    /// The role that a name shows.
+    fn by_name(name: &str) -> Option<Self> {
+        NAMED.into_iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, role)| role)
     }
 
     /// The role of a thread that is not the first one. A thread of OpenMP has the name of its process, as a
@@ -176,7 +203,8 @@ struct Tally {
 impl Tally {
     fn add(&mut self, thread: &Thread) {
         let is_main = thread.id.tid == thread.id.tgid;
-        let role = if is_main { Role::Main } else { Role::of(&thread.accounts, &thread.counts) };
+        let by_name = Role::by_name(thread.comm.stored()).or(is_main.then_some(Role::Main));
+        let role = by_name.unwrap_or_else(|| Role::of(&thread.accounts, &thread.counts));
         let mut one = Gathered {
             name: thread.comm.clone(),
             differ: false,

@@ -39,10 +39,21 @@ fn a_server_without_marks_shows_its_workers_and_its_pool() {
     let threads: Vec<Thread> = workers.into_iter().chain([pool, main, loader]).collect();
     assert_eq!(
         told(&threads),
-        ["python3 worker 4", "python3 pool 1", "python3 main 1", "pt_data_worker loop 1"]
+        ["python3 worker 4", "python3 pool 1", "python3 main 1", "pt_data_worker loader 1"]
     );
     let groups = groups_of(&threads);
     assert_eq!((groups.threads(), groups.groups[0].active_ns()), (7, 3_000));
+}
+
+#[test]
+fn threads_of_libraries_are_known_by_their_names() {
+    let names =
+        ["pt_autograd_0", "pt_data_pin", "pt_nccl_watchdg", "NCCL Progress 0", "cuda-EvtHandlr", "python3"];
+    let threads: Vec<Thread> =
+        (2..).zip(names).map(|(tid, name)| thread(tid, 1, name, &[(Cpu, 100 - u64::from(tid))])).collect();
+    let roles =
+        groups_of(&threads).groups.iter().map(|group| group.role.map_or("-", Role::name)).collect::<Vec<_>>();
+    assert_eq!(roles, ["autograd", "loader", "nccl", "nccl", "cuda", "worker"]);
 }
 
 #[rstest]

@@ -86,7 +86,9 @@ fn a_clock_that_jumped_is_one_pause() {
         .iter()
         .filter_map(|output| match output {
             Output::Request(request) => Some(request.root().pause_ns / MS),
-            Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::Pause(_) => None,
+            Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::GpuWork(_) | Output::Pause(_) => {
+                None
+            }
         })
         .collect();
     assert_eq!(paused, [0, hours - 2]);
@@ -201,7 +203,9 @@ impl Watch {
                     self.left += 1;
                     stopped.push(root.pause_ns);
                 }
-                Output::Thread(_) | Output::Mark(_) | Output::Wait(_) => panic!("none came"),
+                Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::GpuWork(_) => {
+                    panic!("none came")
+                }
             }
         }
         stopped

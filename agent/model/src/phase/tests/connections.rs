@@ -217,7 +217,9 @@ fn a_request_of_which_nothing_was_sent_for_ten_seconds_is_over() {
         let outputs = world.play(text);
         let requests = outputs.into_iter().filter_map(|output| match output {
             Output::Request(request) => Some(request.root().duration_ns),
-            Output::Thread(_) | Output::Mark(_) | Output::Pause(_) | Output::Wait(_) => None,
+            Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::GpuWork(_) | Output::Pause(_) => {
+                None
+            }
         });
         requests.collect::<Vec<u64>>()
     };

@@ -42,7 +42,9 @@ fn phases(outputs: &[Output]) -> impl Iterator<Item = &Phase> {
         .iter()
         .filter_map(|output| match output {
             Output::Request(request) => Some(&request.phases),
-            Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::Pause(_) => None,
+            Output::Thread(_) | Output::Mark(_) | Output::Wait(_) | Output::GpuWork(_) | Output::Pause(_) => {
+                None
+            }
         })
         .flatten()
 }

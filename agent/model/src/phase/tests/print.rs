@@ -31,6 +31,11 @@ pub(super) fn outputs(outputs: &[Output], pairing: &Pairing) -> String {
                 rows.push([format!("mark {}", mark.name), on(mark.thread), mark.time_ns.to_string(), of]);
             }
             Output::Wait(wait) => rows.push(waited(wait)),
+            Output::GpuWork(work) => {
+                let of = work.phase.map_or_else(|| "outside".to_owned(), |id| format!("in phase {id}"));
+                let span = format!("{}..{}", work.start_ns, work.end_ns);
+                rows.push([format!("{} {}", work.kind.name(), work.name), work.thread.to_string(), span, of]);
+            }
             Output::Pause(_) => unreachable!("pairing knows no pauses"),
         }
     }

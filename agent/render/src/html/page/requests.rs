@@ -1,6 +1,6 @@
 //! Single requests over time, with their waits; and where threads moved to.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use guestscope_contract::Account;
 use maud::{Markup, html};
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     analyze::{Cause, compare::latency_ns},
-    phase::{GpuReading, Phase, PhaseKind, ThreadId, Wait},
+    phase::{GpuReading, GpuWork, Phase, PhaseKind, ThreadId, Wait},
     terminal::{
         syscall_name,
         units::{counted, duration, hex, thousands},
@@ -42,7 +42,7 @@ pub(super) fn requests(report: &Report) -> Result<Markup, ChartError> {
     let moments = report.views.iter().flat_map(|view| &view.looked.moments);
     let used: BTreeSet<Cause> = moments.flat_map(causes).collect();
     Ok(html! {
-        p { "Phases as bars, and below them what the request's threads waited for, as far as a wait was long enough to be recorded; last, where there are any, how busy graphics processors were, as often as their drivers look." }
+        p { "Phases as bars, and below them what the request's threads waited for, as far as a wait was long enough to be recorded; last, where there are any, what graphics processors did for it, as far as that was recorded, and how busy they were, as often as their drivers look." }
         (legend(|cause| used.contains(&cause)))
         @for part in &parts { (part) }
     })
@@ -52,7 +52,8 @@ pub(super) fn requests(report: &Report) -> Result<Markup, ChartError> {
 fn causes(moment: &Moment) -> impl Iterator<Item = Cause> {
     let waits = moment.waits.iter().map(|wait| Cause::Account(wait.mainly().0));
     let queues = moment.request.phases.iter().filter(|phase| phase.kind == PhaseKind::Queue);
-    waits.chain(queues.map(|_| Cause::Queue)).chain(moment.gpus.iter().map(|_| Cause::Account(Account::Gpu)))
+    let gpus = moment.gpus.iter().map(|_| ()).chain(moment.works.iter().map(|_| ()));
+    waits.chain(queues.map(|_| Cause::Queue)).chain(gpus.map(|()| Cause::Account(Account::Gpu)))
 }
 
 fn one(report: &Report, view: &View, moment: &Moment) -> Result<Markup, ChartError> {
@@ -109,8 +110,28 @@ fn rows(moment: &Moment) -> Vec<Row> {
         });
     }
     rows.extend(threads(moment).into_iter().map(|thread| of_thread(moment, thread, start_ns)));
+    rows.extend(streams(moment, start_ns));
     rows.extend(gpus(moment, start_ns));
     rows
+}
+
+/// Rows of the work that the request asked a GPU for, one for each stream.
+fn streams(moment: &Moment, start_ns: u64) -> Vec<Row> {
+    let end_ns = start_ns.saturating_add(latency_ns(&moment.request));
+    let mut rows: BTreeMap<(u32, u32), Row> = BTreeMap::new();
+    for work in moment.works.iter().filter(|work| work.start_ns < end_ns) {
+        let GpuWork { device, stream, .. } = work;
+        let name = || format!("GPU {device} stream {stream}");
+        let row = rows.entry((*device, *stream)).or_insert_with(|| Row { name: name(), ..Row::default() });
+        let name = if work.name.is_empty() { work.kind.name().to_owned() } else { work.name.to_string() };
+        row.pieces.push(Piece {
+            start_ns: work.start_ns.saturating_sub(start_ns),
+            duration_ns: work.end_ns.min(end_ns).saturating_sub(work.start_ns),
+            name,
+            cause: Some(Cause::Account(Account::Gpu)),
+        });
+    }
+    rows.into_values().take(MOST_GPUS).collect()
 }
 
 /// Rows of GPU load: a reading covers the time since the one before it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{
-    analyze::{Hidden, explain::Explanation},
+    analyze::{Hidden, explain::Explanation, gpu_work::GpuWorked},
     health::Fidelity,
     limits::Limit,
     platform::CpuQuota,
@@ -28,6 +28,8 @@ pub struct ExplainFacts {
     pub limits: Vec<Limit>,
     /// How busy the busiest graphics processor was while requests ran, percent.
     pub gpu_serving_percent: Option<u64>,
+    /// What ran on graphics processors for phases, where it was recorded.
+    pub gpu_work: Option<GpuWorked>,
     /// System call numbers mean the same here as in the folder.
     pub same_syscalls: bool,
     /// The run is still being written, or was cut off.

@@ -16,6 +16,7 @@ use crate::untrusted::{Shown as _, Untrusted};
 
 use super::{
     super::{
+        gpu_work,
         hidden::{OpenJson, open_json},
         json::{FORMAT, HeadlineJson, headline_json, print},
         limits::{self, LimitJson},
@@ -238,7 +239,10 @@ fn of_group<'a>(group: &'a Group, explained: &'a Explained, run: ExplainedRun<'a
         typical_ns: group.typical_ns,
         typical_of: group.typical_of,
         headline: headline_json(group, &explained.headline(group), facts.cpu_quota.as_ref()),
-        gpu_waits_for: starved::json(group, facts.gpu_serving_percent),
+        gpu_waits_for: starved::json(
+            group,
+            gpu_work::busy_percent(group, facts.gpu_work.as_ref(), facts.gpu_serving_percent),
+        ),
         most_called: explained.most_called(&explanation.circle).map(
             |MostCalled { syscall, at_least, of: samples }| MostCalledJson { syscall, at_least, samples },
         ),

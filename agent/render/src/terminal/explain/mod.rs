@@ -46,6 +46,7 @@ pub use self::{
 };
 use super::{
     findings::{headline_of, numbers, path_name},
+    gpu_work,
     health_lines::{self, fact},
     hidden,
     page::{Emphasis, Page, Piece, words},
@@ -108,7 +109,9 @@ fn render_group(
     };
     page.sentence(&headline_of(group, &headline, facts.cpu_quota.as_ref(), unicode), emphasis);
     tail::sentence(page, group, explained);
-    starved::line_and_advice(page, group, facts.gpu_serving_percent);
+    let recorded = facts.gpu_work.as_ref();
+    starved::line_and_advice(page, group, gpu_work::busy_percent(group, recorded, facts.gpu_serving_percent));
+    gpu_work::line_and_advice(page, group, recorded);
     render_who(page, explained, &advised, run);
     limited::render(page, &limits);
     render_advice(page, &advised);

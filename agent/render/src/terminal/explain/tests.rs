@@ -38,6 +38,7 @@ pub(super) fn facts() -> ExplainFacts {
         cpu_quota: None,
         limits: Vec::new(),
         gpu_serving_percent: None,
+        gpu_work: None,
         same_syscalls: true,
         is_open: false,
         has_all_waits: true,

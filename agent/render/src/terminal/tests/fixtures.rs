@@ -77,6 +77,7 @@ pub(in crate::terminal) fn facts() -> RunFacts {
         folder: Some(PathBuf::from("runs/2026-11-21T08-10-21-MVM-2-VNL-CPU-ic")),
         restored: Vec::new(),
         gpu: GpuRecord::default(),
+        gpu_work: None,
         hidden: Hidden::default(),
         hints: Vec::new(),
         called: Called::default(),
