@@ -142,7 +142,7 @@ fn copy(way: u32, to: *mut u8, from: *const u8, bytes: usize, handle: *const c_v
         device::call(&asked, || {
             // SAFETY: the caller's, as for CUDA's function; both are memory of the host here.
             unsafe {
-                slice::from_raw_parts_mut(to, bytes).copy_from_slice(slice::from_raw_parts(from, bytes))
+                slice::from_raw_parts_mut(to, bytes).copy_from_slice(slice::from_raw_parts(from, bytes));
             };
         });
         if ns > 0 {
@@ -172,7 +172,6 @@ pub extern "C" fn cuInit(_: u32) -> c_int {
 /// # Safety
 /// As for CUDA's function.
 #[unsafe(no_mangle)]
-#[expect(clippy::too_many_arguments, reason = "CUDA's function has them")]
 pub unsafe extern "C" fn cuLaunchKernel(
     kernel: *const c_void,
     _: u32,

@@ -129,8 +129,8 @@ impl Drop for Only {
     }
 }
 
-/// The greeting in the line, if the program has sent one already.
-fn line_of(mut stream: &net::UnixStream) -> Option<Option<Greeting>> {
+/// The greeting in the line, if the program has sent it already.
+fn line_of(mut stream: &net::UnixStream) -> Option<Greeting> {
     let mut line = [0_u8; LINE];
     stream.set_nonblocking(true).ok()?;
     stream.read(&mut line).ok().map(|bytes| Greeting::of(&line[..bytes]))
@@ -140,8 +140,8 @@ fn line_of(mut stream: &net::UnixStream) -> Option<Option<Greeting>> {
 struct Caller {
     stream: net::UnixStream,
     pid: i32,
-    /// Its greeting, if it has said anything; none for other words.
-    said: Option<Option<Greeting>>,
+    /// Its greeting, if it has said anything.
+    said: Option<Greeting>,
     place: OwnedSemaphorePermit,
     only: Option<Only>,
 }
@@ -156,12 +156,12 @@ async fn greet(caller: Caller, sender: mpsc::Sender<Peer>, counts: Arc<Counts>) 
     } else {
         let mut line = [0_u8; LINE];
         let read = tokio::time::timeout(GREETING, stream.read(&mut line)).await;
-        read.ok().and_then(Result::ok).and_then(|bytes| Greeting::of(&line[..bytes]))
+        read.ok().and_then(Result::ok).map_or(Greeting::Other, |bytes| Greeting::of(&line[..bytes]))
     };
     drop(only);
-    if let Some(greeting) = greeting {
-        let _ = sender.send(Peer { stream, pid, greeting, counts, place }).await;
-    } else {
+    if greeting == Greeting::Other {
         counts.silent.fetch_add(1, Ordering::Relaxed);
+    } else {
+        let _ = sender.send(Peer { stream, pid, greeting, counts, place }).await;
     }
 }

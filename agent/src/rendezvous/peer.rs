@@ -31,14 +31,18 @@ pub(super) enum Greeting {
     Marker,
     /// The library that asks CUPTI, which stays connected.
     Cupti,
+    /// Something else: it is not let in.
+    Other,
 }
 
 impl Greeting {
     /// The greeting in the first bytes that a process sends.
-    pub(super) fn of(line: &[u8]) -> Option<Self> {
-        let is_marker = line.starts_with(b"marker ");
-        let is_cupti = line == GREETING;
-        is_marker.then_some(Self::Marker).or(is_cupti.then_some(Self::Cupti))
+    pub(super) fn of(line: &[u8]) -> Self {
+        match line {
+            _ if line.starts_with(b"marker ") => Self::Marker,
+            _ if line == GREETING => Self::Cupti,
+            _ => Self::Other,
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn prepare(asked: Option<Schedule>, folder: &Path, variables: &mut Ve
     let Some(schedule) = asked else { return Traces::default() };
     if std::env::var_os(trace::VARIABLE).is_some_and(|theirs| !theirs.is_empty()) {
         let why = format!("another tool holds the injection ({} is set)", trace::VARIABLE);
-        return Traces::new(schedule, Some(why));
+        return Traces::new(schedule, Some(&why));
     }
     variables.push((trace::VARIABLE, folder.join(trace::FILE).into()));
     Traces::new(schedule, None)

@@ -80,8 +80,7 @@ impl<F: RecordSource> Session<F> {
         health.sources = sources::report(&end.sources, &self.feed.pairing().sources);
         health.rows_lost = self.export.rows_lost;
         let restored_after = self.restored_after(clock::now_ns());
-        let gpu = GpuRecord { trace: self.traces.record(), ..self.graphics.record() };
-        let nvml = self.graphics.cpu();
+        let (gpu, nvml) = (self.gpu_record(), self.graphics.cpu());
         let (wall, exit) = (end.wall, end.exit);
         let untracked = Untracked {
             marks: health.kernel.marks_untracked,
@@ -89,10 +88,8 @@ impl<F: RecordSource> Session<F> {
             for_want_of_room: health.kernel.tasks_missed > 0,
             max_threads: Some(observation.max_threads),
         };
-        let hints = match untracked.marks {
-            0 => self.hints(&end.sources, health.fidelity, observation),
-            _ => Vec::new(),
-        };
+        let is_tracked = untracked.marks == 0;
+        let hints = is_tracked.then(|| self.hints(&end.sources, health.fidelity, observation));
         let unfinished = self.feed.pairing().unfinished();
         let limits = [self.limits.finish(), self.graphics.limits()].concat();
         let (spun, called) = (self.feed.spun(), self.feed.called());
@@ -119,7 +116,7 @@ impl<F: RecordSource> Session<F> {
             gpu: gpu_told,
             gpu_work: told.gpu_work,
             limits: limits_told,
-            hints,
+            hints: hints.unwrap_or_default(),
             called: Called(called),
             spun,
             hidden: Hidden::new(unfinished, untracked, told.summary.as_ref().ok()),

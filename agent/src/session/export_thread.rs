@@ -52,7 +52,7 @@ enum Message {
     Samples(Vec<Sample>),
     Clock(ClockPair),
     Restored(Restored),
-    Gpu(GpuRecord),
+    Gpu(Box<GpuRecord>),
     Unfinished(AllUnfinished),
 }
 
@@ -138,7 +138,7 @@ impl Sinks {
             Message::Samples(samples) => samples.iter().for_each(|sample| self.sample(sample)),
             Message::Gpu(record) => {
                 self.is_traced |= record.trace.as_ref().is_some_and(|trace| trace.programs > 0);
-                self.folder.update_manifest(|manifest| manifest.gpu = record);
+                self.folder.update_manifest(|manifest| manifest.gpu = *record);
             }
             Message::Unfinished(all) => {
                 self.folder.update_manifest(|manifest| manifest.unfinished = (&all).into());
@@ -358,7 +358,7 @@ impl ExportThread {
 
     /// The record of graphics processors.
     pub(crate) fn gpu(&mut self, record: GpuRecord) {
-        self.send(Message::Gpu(record));
+        self.send(Message::Gpu(Box::new(record)));
     }
 
     /// Requests without an end.

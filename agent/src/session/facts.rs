@@ -198,8 +198,7 @@ pub(crate) fn resource(
     attributes
 }
 
-/// Attributes that a live export and one from a folder have alike: which run it is, its command line, and
-/// what OTEL_RESOURCE_ATTRIBUTES adds.
+/// Attributes of a live export and of one from a folder: the run, its command line, OTEL_RESOURCE_ATTRIBUTES.
 pub(crate) fn of_run(run_id: &str, command: &[String]) -> Vec<(Cow<'static, str>, Value)> {
     let words = command.iter().map(|word| any(Value::StringValue(word.clone()))).collect();
     let own = variable("OTEL_RESOURCE_ATTRIBUTES");

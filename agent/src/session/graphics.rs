@@ -71,8 +71,8 @@ impl Graphics {
     }
 
     /// Takes a sample of the guest and the agent: rows of devices carry its numbers until the next one.
-    pub(crate) fn looked(&mut self, sample: Sample) {
-        self.last = sample;
+    pub(crate) fn looked(&mut self, sample: &Sample) {
+        self.last = *sample;
     }
 
     /// Takes a reading. `has_requests`: whether requests run now.

@@ -222,7 +222,7 @@ impl<F: RecordSource> Session<F> {
     /// Samples the guest and the agent.
     fn sample(&mut self) {
         let sample = cost::sample(self.feed.edges_read(), self.graphics.cpu());
-        self.graphics.looked(sample);
+        self.graphics.looked(&sample);
         self.export.samples(vec![sample]);
         let found = self.stuck.found();
         self.feed.pairing().looked(found);

@@ -17,8 +17,12 @@ impl<F: RecordSource> Session<F> {
             News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),
             News::Over(why) => why.iter().for_each(|why| self.graphics.over(why)),
         }
-        let trace = self.traces.record();
-        self.export.gpu(GpuRecord { trace, ..self.graphics.record() });
+        self.export.gpu(self.gpu_record());
+    }
+
+    /// Devices, and what was asked of them.
+    pub(crate) fn gpu_record(&self) -> GpuRecord {
+        GpuRecord { trace: self.traces.record(), ..self.graphics.record() }
     }
 
     /// Hands over rows read since the last call.

@@ -8,7 +8,7 @@ use std::{
 use super::{Session, record_source::RecordSource};
 use crate::{
     analyze::{Band, Live},
-    folder::{GpuRecord, GpuTraceRecord},
+    folder::GpuTraceRecord,
     gpu::trace::{Schedule, Trace, Traced},
     out,
     phase::{GpuWork, pairing::Output},
@@ -36,11 +36,13 @@ pub(crate) struct Traces {
 
 impl Traces {
     /// Records by this schedule. `trouble`: why the library is not in the program, if it is not.
-    pub(crate) fn new(schedule: Schedule, trouble: Option<String>) -> Self {
+    pub(crate) fn new(schedule: Schedule, trouble: Option<&str>) -> Self {
         let record = GpuTraceRecord { asked: schedule.to_string(), ..GpuTraceRecord::default() };
         let live = (schedule == Schedule::Trigger).then(Live::new);
         let mut traces = Self { trace: Trace::new(schedule), record: Some(record), live, ..Self::default() };
-        trouble.iter().for_each(|trouble| traces.failed(trouble));
+        if let Some(trouble) = trouble {
+            traces.failed(trouble);
+        }
         traces
     }
 
@@ -109,8 +111,7 @@ impl<F: RecordSource> Session<F> {
             }
         }
         if is_new {
-            let trace = self.traces.record();
-            self.export.gpu(GpuRecord { trace, ..self.graphics.record() });
+            self.export.gpu(self.gpu_record());
         }
     }
 

@@ -33,7 +33,7 @@ impl<W: Write> Packets<W> {
         let GpuWork { device, context, stream, .. } = work;
         let of_context = if *context > 1 { format!(", context {context}") } else { String::new() };
         self.describe_below(track, work.process, format!("GPU {device}, stream {stream}{of_context}"))?;
-        let name = self.name_of(work);
+        let name = name_of(work);
         let flow = thread.map(|thread| self.call(work, thread, &name)).transpose()?;
         let mut debug_annotations = vec![number("duration_ns", work.duration_ns())];
         debug_annotations.extend(work.delay_ns().map(|delay_ns| number("queue_delay_ns", delay_ns)));
@@ -51,18 +51,6 @@ impl<W: Write> Packets<W> {
         self.written.slices += 1;
         self.put(Some(work.start_ns), Data::TrackEvent(begin))?;
         self.end(track, work.end_ns)
-    }
-
-    /// What the work is called.
-    fn name_of(&self, work: &GpuWork) -> String {
-        let name = work.name.plain();
-        match work.kind {
-            GpuWorkKind::Kernel if !name.is_empty() => name.into_owned(),
-            GpuWorkKind::Copy => format!("copy {name}"),
-            GpuWorkKind::Kernel | GpuWorkKind::Set | GpuWorkKind::Graph | GpuWorkKind::Window => {
-                work.kind.name().to_owned()
-            }
-        }
     }
 
     /// The call, as a slice on its thread's track. Returns the number of the arrow.
@@ -96,5 +84,17 @@ impl<W: Write> Packets<W> {
             ..TrackDescriptor::default()
         };
         self.put(None, Data::TrackDescriptor(descriptor))
+    }
+}
+
+/// What the work is called.
+fn name_of(work: &GpuWork) -> String {
+    let name = work.name.plain();
+    match work.kind {
+        GpuWorkKind::Kernel if !name.is_empty() => name.into_owned(),
+        GpuWorkKind::Copy => format!("copy {name}"),
+        GpuWorkKind::Kernel | GpuWorkKind::Set | GpuWorkKind::Graph | GpuWorkKind::Window => {
+            work.kind.name().to_owned()
+        }
     }
 }

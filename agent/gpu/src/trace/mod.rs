@@ -114,13 +114,11 @@ async fn is_readable_until(programs: &[Program], until: Option<tokio::time::Inst
         let ready = programs.iter().filter(|program| program.poll(context)).count();
         if ready > 0 { Poll::Ready(()) } else { Poll::Pending }
     });
-    match until {
-        Some(until) => timeout_at(until, readable).await.is_ok(),
-        None => {
-            readable.await;
-            true
-        }
+    if let Some(until) = until {
+        return timeout_at(until, readable).await.is_ok();
     }
+    readable.await;
+    true
 }
 
 #[cfg(test)]

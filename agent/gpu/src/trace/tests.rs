@@ -1,3 +1,5 @@
+//! The agent's side of the CUPTI library's messages, with programs that only send.
+
 use std::{os::unix::net::UnixStream as Plain, sync::Arc, time::Duration};
 
 use guestscope_cupti::{Encoded, Failed, Hello, Kind, Message, Name, ORDER_BYTES, Step, Window, Work};

@@ -6,7 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::headline::ENOUGH_REQUESTS;
+use super::{
+    busy::{Busy, Span},
+    headline::ENOUGH_REQUESTS,
+};
 use crate::phase::{GpuWork, GpuWorkKind, PhaseKind, Request};
 use crate::untrusted::Untrusted;
 
@@ -24,11 +27,6 @@ const WINDOWS: usize = 1 << 16;
 const DEEPEST: usize = 256;
 /// Most pieces of work whose times are held at once; a longer window is looked at in parts.
 const PIECES: usize = 1 << 19;
-
-/// Part of the time of requests from which on copies are what takes it.
-const COPYING: f64 = 0.3;
-/// The same for all work.
-const WORKING: f64 = 0.8;
 
 /// What the GPU did for phases.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,41 +92,6 @@ pub struct KernelWork {
     /// Its time, ns.
     pub sum_ns: u64,
 }
-
-/// What the GPU did for most of the time of phases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// Kernels ran.
-    Busy,
-    /// Memory was copied.
-    Copy,
-}
-
-impl PhaseWork {
-    /// Part of the phases' time: 0 to 1, or more where several things ran at once.
-    pub fn share(&self, ns: u64) -> f64 {
-        ns as f64 / self.duration_ns.max(1) as f64
-    }
-
-    /// Part of the phases' time in which the GPU did nothing for the process: 0 to 1.
-    pub fn idle(&self) -> f64 {
-        1.0 - self.share(self.busy_ns)
-    }
-
-    /// What took most of the phases' time, if it was the GPU; none of fewer phases than say anything.
-    pub fn bound(&self) -> Option<Bound> {
-        let is_known = self.count >= ENOUGH_REQUESTS;
-        let is_copying = self.copies_ns >= self.kernels_ns && self.share(self.copies_ns) >= COPYING;
-        match is_known {
-            true if is_copying => Some(Bound::Copy),
-            true if self.share(self.busy_ns) >= WORKING => Some(Bound::Busy),
-            _ => None,
-        }
-    }
-}
-
-/// An interval of CLOCK_MONOTONIC, ns.
-type Span = (u64, u64);
 
 /// A phase that lies in a window.
 #[derive(Clone, Copy, Debug)]
@@ -400,53 +363,6 @@ impl PhaseWork {
             self.delays += 1;
             add(&mut self.delay_ns, delay_ns);
         }
-    }
-}
-
-/// When at least so many pieces of work ran at once: intervals, each with the sum of those before it.
-struct Busy(Vec<(Span, u64)>);
-
-impl Busy {
-    fn of(work: &[Span], least: usize) -> Self {
-        let works = work.iter().filter(|span| span.1 > span.0);
-        let mut edges: Vec<(u64, bool)> =
-            works.flat_map(|&(start, end)| [(start, true), (end, false)]).collect();
-        edges.sort_unstable();
-        let (mut running, mut since_ns, mut busy) = (0_usize, 0, Self(Vec::new()));
-        for (at_ns, is_start) in edges {
-            let was_busy = running >= least;
-            running = if is_start { running + 1 } else { running - 1 };
-            match (was_busy, running >= least) {
-                (false, true) => since_ns = at_ns,
-                (true, false) => busy.add((since_ns, at_ns)),
-                (true, true) | (false, false) => {}
-            }
-        }
-        busy
-    }
-
-    fn add(&mut self, span: Span) {
-        match self.0.last_mut() {
-            Some((last, _)) if span.0 <= last.1 => last.1 = last.1.max(span.1),
-            last => {
-                let sum = last.map_or(0, |(last, sum)| *sum + (last.1 - last.0));
-                self.0.push((span, sum));
-            }
-        }
-    }
-
-    /// Time before this one, ns.
-    fn before(&self, at_ns: u64) -> u64 {
-        let after = self.0.partition_point(|(span, _)| span.0 < at_ns);
-        after.checked_sub(1).map_or(0, |at| {
-            let (span, sum) = self.0[at];
-            sum + (span.1.min(at_ns) - span.0)
-        })
-    }
-
-    /// Time within an interval, ns.
-    fn within(&self, span: Span) -> u64 {
-        self.before(span.1).saturating_sub(self.before(span.0))
     }
 }
 

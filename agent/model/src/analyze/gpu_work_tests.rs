@@ -1,7 +1,8 @@
+//! Work for requests, from rows and windows as a folder has them.
+
 use std::convert::Infallible;
 
 use guestscope_contract::Account;
-use proptest::prelude::*;
 
 use super::*;
 use crate::analyze::samples;
@@ -77,7 +78,7 @@ fn phases_that_lie_in_no_window_are_left_out() {
     let kernel = work(Kernel, (120, 130), Some(2), "a");
     for windows in [[(0, 150), (151, 300)], [(101, 150), (150, 300)], [(0, 10), (300, 400)]] {
         let windows = windows.map(|span| work(Window, span, None, ""));
-        let told = read(&[&[kernel.clone()], &windows[..]].concat());
+        let told = read(&[std::slice::from_ref(&kernel), &windows[..]].concat());
         assert!(told.phases.iter().all(|phase| !phase.is_request), "{told:?}");
     }
     let lost = GpuWork { lost: 1, ..work(Window, (0, 300), None, "") };
@@ -86,21 +87,4 @@ fn phases_that_lie_in_no_window_are_left_out() {
     let nothing = || Ok::<_, Infallible>(None::<std::vec::IntoIter<Result<GpuWork, Infallible>>>);
     let Ok(told) = GpuWorked::read(nothing, || Ok([Ok(request())].into_iter()));
     assert_eq!(told, None);
-}
-
-proptest! {
-    /// Against counting nanosecond by nanosecond.
-    #[test]
-    fn times_at_once_are_counted(
-        work in proptest::collection::vec((0_u64..60, 0_u64..20), 0..12),
-        span in (0_u64..40, 0_u64..40),
-        least in 1_usize..3,
-    ) {
-        let work: Vec<Span> = work.into_iter().map(|(start, length)| (start, start + length)).collect();
-        let span = (span.0, span.0 + span.1);
-        let busy = Busy::of(&work, least);
-        let runs = |at: u64| work.iter().filter(|one| (one.0..one.1).contains(&at)).count();
-        let expected = (span.0..span.1).filter(|&at| runs(at) >= least).count() as u64;
-        prop_assert_eq!(busy.within(span), expected);
-    }
 }

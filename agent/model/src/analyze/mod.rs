@@ -17,11 +17,13 @@
 //!   Sums, means, minima and maxima are exact.
 
 pub mod advice;
+mod busy;
 mod called;
 mod cause;
 pub mod compare;
 mod evidence;
 pub mod explain;
+pub mod gpu_bound;
 pub mod gpu_work;
 mod headline;
 mod helped;

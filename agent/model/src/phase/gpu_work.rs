@@ -1,6 +1,6 @@
-//! Work of a GPU that its driver's tracing interface told, and the phases that asked for it. Pure.
+//! Work of a GPU, as its driver's tracing interface told it, and the phase that asked for it. Plain data.
 
-use super::{ids::wait_span_id, output::Output, pairing::Pairing, thread_id::ThreadId};
+use super::ids::wait_span_id;
 use crate::untrusted::Untrusted;
 
 /// What a row of work is.
@@ -98,29 +98,5 @@ impl GpuWork {
     /// Whether this is a window and no work.
     pub fn is_window(&self) -> bool {
         self.kind == GpuWorkKind::Window
-    }
-}
-
-impl Pairing {
-    /// From now on it is known for some seconds which phase was the innermost one of each thread.
-    pub fn expect_gpu_work(&mut self) {
-        self.turns.keep();
-    }
-
-    /// Charges a piece of work to the phase that asked for it. All edges until its call must have come.
-    pub fn gpu_work(&mut self, work: GpuWork) {
-        let inside =
-            self.turns.at((work.process, work.thread), work.called_ns).filter(|_| work.called_ns != 0);
-        let (phase, root) = (inside.map(|turn| turn.phase), inside.map(|turn| turn.root));
-        self.outputs.push(Output::GpuWork(Box::new(GpuWork { phase, root, ..work })));
-    }
-
-    /// Notes which phase is the innermost one of a thread from now on.
-    pub(super) fn note_innermost(&mut self, thread: ThreadId, now_ns: u64) {
-        if self.turns.is_kept() {
-            let top = self.threads.get(thread).and_then(|state| state.stack.top());
-            let top = top.map(|top| (top.id, top.root));
-            self.turns.turn((thread.tgid, thread.tid), now_ns, top);
-        }
     }
 }

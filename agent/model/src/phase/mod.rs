@@ -7,6 +7,7 @@ mod alone;
 mod begin;
 mod beside;
 mod blame;
+mod charged;
 mod connection;
 mod cut;
 mod early;

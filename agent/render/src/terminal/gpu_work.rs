@@ -12,7 +12,8 @@ use super::{
 use crate::{
     analyze::{
         Group, advice,
-        gpu_work::{Bound, GpuWorked, KernelWork, PhaseWork},
+        gpu_bound::Bound,
+        gpu_work::{GpuWorked, KernelWork, PhaseWork},
     },
     untrusted::Untrusted,
 };
