@@ -26,7 +26,7 @@ Examples:
   sudo guestscope run --name nightly --output /var/lib/runs -- ./train --epochs 1
   sudo guestscope run --otlp http://localhost:4317 -- ./serve      send traces to Jaeger as well
   sudo guestscope run --json -- ./serve > summary.json
-  sudo guestscope run --gpu-trace 200ms/10s -- python3 serve.py      see which kernels ran for a request
+  sudo guestscope run --gpu-trace 200ms/10s -- python3 serve.py      see what its GPU did
 
 The standard OTEL_EXPORTER_OTLP_* variables apply. Under sudo, CMD runs as the user who called sudo.")]
 pub struct RunArguments {
