@@ -1,5 +1,5 @@
-//! Makes, in OUT_DIR, what travels inside the agent: the program that asks NVIDIA's NVML, and the library that
-//! asks its CUPTI inside CUDA programs.
+//! Makes, in OUT_DIR, what travels inside the agent: the program that asks NVIDIA's NVML, and the library
+//! that asks its CUPTI inside CUDA programs.
 
 use std::{env, fs, path::Path};
 

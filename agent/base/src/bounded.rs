@@ -1,5 +1,5 @@
-//! Text with a limit, for what is made of untrusted input and may be far longer than that: a name of C++ whose
-//! types repeat each other grows with the power of its length.
+//! Text with a limit, for what is made of untrusted input and may be far longer than that: a name of C++
+//! whose types repeat each other grows with the power of its length.
 
 use std::fmt;
 

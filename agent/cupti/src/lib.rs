@@ -79,16 +79,6 @@ pub enum Kind {
 impl Kind {
     /// All kinds, by their numbers.
     pub const ALL: [Self; 4] = [Self::Kernel, Self::Copy, Self::Set, Self::Graph];
-
-    /// The kind's word in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernel",
-            Self::Copy => "copy",
-            Self::Set => "memset",
-            Self::Graph => "graph",
-        }
-    }
 }
 
 /// A piece of work of a device. Times are of CLOCK_MONOTONIC, ns.

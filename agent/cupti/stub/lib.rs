@@ -34,7 +34,7 @@ const CALL: usize = 40;
 pub struct Done {
     /// 10 kernel, 1 copy, 2 fill, 51 graph, 5 call.
     pub kind: u32,
-    /// Of the call and of its work.
+    /// Number that a call and its work share.
     pub correlation: u32,
     /// Stream, or thread of a call.
     pub place: u32,

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::phase::{GpuWork, GpuWorkKind};
 
-/// `gpu_work`: a row per piece of work of a GPU that was recorded, and per window behind its work. The file is
-/// there if anything was recorded.
+/// `gpu_work`: a row per piece of work of a GPU that was recorded, and per window behind its work. The file
+/// is there if anything was recorded.
 pub(super) static GPU_WORK: LazyLock<Table<GpuWork>> = LazyLock::new(|| {
     let kind = Access::Word {
         get: Box::new(|row: &GpuWork| Some(row.kind.name())),

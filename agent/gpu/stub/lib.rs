@@ -166,8 +166,8 @@ pub extern "C" fn cuInit(_: u32) -> c_int {
     0
 }
 
-/// Launches a kernel of `stub_kernel` on the stream whose number the handle has above its low three bits. Sizes
-/// and parameters are not looked at.
+/// Launches a kernel of `stub_kernel` on the stream whose number the handle has above its low three bits.
+/// Sizes and parameters are not looked at.
 ///
 /// # Safety
 /// As for CUDA's function.

@@ -1,6 +1,6 @@
-//! What ran on a GPU, by the agent's library inside the program and stubs of CUDA's and CUPTI's libraries: each
-//! piece of work is there once, with its time, and belongs to the phase that asked for it. No machine with a
-//! device takes part.
+//! What ran on a GPU, by the agent's library inside the program and stubs of CUDA's and CUPTI's libraries:
+//! each piece of work is there once, with its time, and belongs to the phase that asked for it. No machine
+//! with a device takes part.
 
 use std::{collections::BTreeMap, process::Command};
 

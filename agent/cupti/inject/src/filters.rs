@@ -10,8 +10,8 @@ const ALLOWED: &CStr = c"GUESTSCOPE_FILTERS";
 /// O_CLOEXEC.
 const CLOSE_ON_EXEC: c_int = 0o2_000_000;
 
-/// Whether there are more filters on this thread than on the program when it was started, as far as the kernel
-/// counts them (from 5.9 on).
+/// Whether there are more filters on this thread than on the program when it was started, as far as the
+/// kernel counts them (from 5.9 on).
 pub(crate) fn are_new() -> bool {
     let allowed = system::variable(ALLOWED).map_or(0, |text| number(text.to_bytes()));
     let mut text = [0_u8; 4096];

@@ -6,8 +6,8 @@
 //! there is no room for is counted and left out: the program never waits for the agent. It deliberately uses
 //! neither std nor an allocator, and needs no other library, since it is loaded into programs of any age.
 //!
-//! Of CUPTI it declares what it uses (facts of `cupti_activity.h` and `cupti_callbacks.h`): the same from 11.8
-//! to 13.0, compared by compiling their offsets.
+//! It declares those functions and fields of CUPTI that it uses (facts of `cupti_activity.h` and
+//! `cupti_callbacks.h`): the same from 11.8 to 13.0, compared by compiling their offsets.
 
 #![no_std]
 

@@ -1,6 +1,6 @@
-//! CUPTI's records, by the offsets of their fields. These are the same in the newest structures of 11.8, 12.1,
-//! 12.8 and 13.0: `CUpti_ActivityKernel8` to `10`, `Memcpy5` and `6`, `MemcpyPtoP4`, `Memset4`, `GraphTrace`
-//! and `GraphTrace2`, `API`.
+//! CUPTI's records, by the offsets of their fields. These are the same in the newest structures of 11.8,
+//! 12.1, 12.8 and 13.0: `CUpti_ActivityKernel8` to `10`, `Memcpy5` and `6`, `MemcpyPtoP4`, `Memset4`,
+//! `GraphTrace` and `GraphTrace2`, `API`.
 
 use core::{ffi::c_char, ptr};
 

@@ -1,8 +1,8 @@
 //! The services of a trace: the observed program, which has the phases, the kernel, which has the waits, and
 //! the GPU, which has what ran on it.
 //!
-//! A resource for each, because a span's service is an attribute of its resource: so the kernel has its own colour
-//! and search in Jaeger. A request carries all of them.
+//! A resource for each, because a span's service is an attribute of its resource: so the kernel has its own
+//! colour and search in Jaeger. A request carries all of them.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -121,8 +121,8 @@ impl Resources {
         ExportTraceServiceRequest { resource_spans }.encoded_len() + LENGTHS_BYTES
     }
 
-    /// A request of these spans. The kernel's and the GPU's come first: of a request that is halved, they leave
-    /// before the phases that they lie in.
+    /// A request of these spans. The kernel's and the GPU's come first: of a request that is halved, they
+    /// leave before the phases that they lie in.
     pub(super) fn request(&self, spans: PerService<Vec<Span>>) -> ExportTraceServiceRequest {
         let PerService { program, kernel, gpu } = spans;
         let of = [(&self.0.kernel, kernel), (&self.0.gpu, gpu), (&self.0.program, program)];

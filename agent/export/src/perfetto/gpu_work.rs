@@ -15,8 +15,8 @@ const OF_WINDOWS: u64 = 7;
 const OF_CALL: u64 = 8;
 
 impl<W: Write> Packets<W> {
-    /// A piece of work on its stream's track, with its call on the thread's; or a window on a track of its own.
-    /// `thread` is the one that asked for it, if it is known.
+    /// A piece of work on its stream's track, with its call on the thread's; or a window on a track of its
+    /// own. `thread` is the one that asked for it, if it is known.
     ///
     /// # Errors
     /// Errors of the writer.

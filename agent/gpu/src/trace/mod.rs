@@ -53,8 +53,8 @@ impl Trace {
         Self { due: Some(Due::new(schedule, Instant::now())), programs: Vec::new() }
     }
 
-    /// Takes the connection of a process that has sent its greeting; `place` is given back at its end. Closed at
-    /// once are second connections of a process, and all where nothing is recorded.
+    /// Takes the connection of a process that has sent its greeting; `place` is given back at its end. Closed
+    /// at once are second connections of a process, and all where nothing is recorded.
     pub fn admit(&mut self, pid: u32, stream: UnixStream, place: OwnedSemaphorePermit) {
         let Some(due) = &self.due else { return };
         if self.programs.len() >= PROGRAMS || self.programs.iter().any(|program| program.pid == pid) {
@@ -72,7 +72,8 @@ impl Trace {
         self.due.iter_mut().for_each(Due::trigger);
     }
 
-    /// What programs sent; pending until one does. Opens windows that are due. A cancelled call loses nothing.
+    /// What programs sent; pending until one does. Opens windows that are due. A cancelled call loses
+    /// nothing.
     pub async fn next(&mut self) -> Vec<Traced> {
         loop {
             let Some(due) = self.due.as_mut().filter(|_| !self.programs.is_empty()) else {

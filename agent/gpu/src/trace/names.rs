@@ -1,4 +1,5 @@
-//! Names of kernels as people read them. They come from an untrusted program, and are no longer than a message.
+//! Names of kernels as people read them. They come from an untrusted program, and are no longer than a
+//! message.
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 

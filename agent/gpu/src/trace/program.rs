@@ -1,4 +1,5 @@
-//! A program with the agent's CUPTI library in it: orders go, messages come. Nothing that it sends is trusted.
+//! A program with the agent's CUPTI library in it: orders go, messages come. Nothing that it sends is
+//! trusted.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,5 @@
-//! Charges work of GPUs to the phases that asked for it: the innermost one of a thread at the start of its call.
+//! Charges work of GPUs to the phases that asked for it: the innermost one of a thread at the start of its
+//! call.
 
 use super::{gpu_work::GpuWork, output::Output, pairing::Pairing, thread_id::ThreadId};
 

@@ -71,9 +71,9 @@ pub struct GpuWork {
     pub phase: Option<u64>,
     /// The request that this phase is in.
     pub root: Option<u64>,
-    /// Of a window: work in it that was not recorded.
+    /// Work in a window that was not recorded; 0 for work.
     pub lost: u64,
-    /// Of a window: CPU time of the thread that recorded, ns.
+    /// CPU time of the thread that recorded a window, ns; 0 for work.
     pub cost_ns: u64,
 }
 
@@ -88,8 +88,8 @@ impl GpuWork {
         (self.called_ns != 0).then(|| self.start_ns.saturating_sub(self.returned_ns))
     }
 
-    /// The span of this work, by the span of the phase around it. Two that start at one time in one phase have
-    /// different streams or devices.
+    /// The span of this work, by the span of the phase around it. Two that start at one time in one phase
+    /// have different streams or devices.
     pub fn span_id(&self, phase: [u8; 8]) -> [u8; 8] {
         let place = u64::from(self.device) << 32 | u64::from(self.stream);
         wait_span_id(wait_span_id(phase, place), self.start_ns)

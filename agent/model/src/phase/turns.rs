@@ -19,8 +19,8 @@ pub(super) struct Turn {
     pub(super) root: u64,
 }
 
-/// The turns of all threads, by the numbers of process and thread: two threads that have one number have it one
-/// after the other.
+/// The turns of all threads, by the numbers of process and thread: two threads that have one number have it
+/// one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     is_kept: bool,
