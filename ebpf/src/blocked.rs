@@ -6,17 +6,19 @@
 use core::arch::asm;
 
 use guestscope_contract::{
-    Account, BY_FREEZER, BY_SIGNAL, BY_TRACER, CALLS, CHECK_FILE, NO_SYSCALL, RESTARTS, kept, last_blocked_in,
+    Account, BY_FREEZER, BY_SIGNAL, BY_TRACER, CALLS, CHECK_FILE, CHECK_POLLED, NO_SYSCALL, RESTARTS, kept,
+    last_blocked_in,
 };
 
 use crate::{
+    driver,
     file::{self, File},
     maps::{
         ACCOUNT_OF, MASK_TASK_FROZEN, MASK_TASK_IOWAIT, OFFSET_TASK_FLAGS, OFFSET_TASK_FROZEN,
         OFFSET_TASK_IOWAIT,
     },
     memory::Memory,
-    registers,
+    polled, registers,
     task::Task,
 };
 
@@ -64,7 +66,7 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
     // SAFETY: the agent resolved the bit field's byte and mask.
     let io_wait = unsafe { prev.load::<u8>(&OFFSET_TASK_IOWAIT) } & MASK_TASK_IOWAIT.load() as u8;
     // io_uring marks its waits so for statistics alone (6.5 and later), whatever it was asked for.
-    if io_wait != 0 && entry != Account::Poll as u8 {
+    if io_wait != 0 && entry & !CHECK_POLLED != Account::Poll as u8 {
         return (Account::BlockIo as u8, call);
     }
     if registers::has_returned(prev) {
@@ -76,9 +78,14 @@ pub(crate) fn classify<M: Memory>(prev: Task<M>, state: u32, before: u16) -> (u8
     }
     if entry & RESTARTS != 0 {
         let before = last_blocked_in(before);
-        return (entry_of(before) & !(CHECK_FILE | RESTARTS), before);
+        return (entry_of(before) & !(CHECK_FILE | CHECK_POLLED | RESTARTS), before);
     }
-    let account = entry & !CHECK_FILE;
+    let account = entry & !(CHECK_FILE | CHECK_POLLED);
+    // Where functions of a driver are followed, a thread of its own that polls the device may have nothing to
+    // do, and one that has to wait for the device is known.
+    if entry & CHECK_POLLED != 0 && !driver::is_used() && polled::is_gpu(prev, call) {
+        return (Account::Gpu as u8, call);
+    }
     if entry & CHECK_FILE != 0 {
         let fd = registers::first_argument(prev, call) as u32;
         let account = match file::of(prev, fd) {

@@ -3,17 +3,21 @@
 //! The probes of `probes/driver.rs` open and close calls; switches, edges and samples ask here. No switch
 //! looks before the first call of such a function.
 
-use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::map, maps::Array};
+use aya_ebpf::{
+    helpers::{bpf_ktime_get_ns, generated::bpf_probe_read_user},
+    macros::map,
+    maps::Array,
+};
 use guestscope_contract::{
     Account,
-    driver::{Does, DriverCall, Instant},
+    driver::{Does, DriverCall, Instant, Returning, Where},
     kept_by,
     ledger::{Ledger, RUNNING},
 };
 
 use crate::{
-    maps::{BESIDE, OFFSET_REGS_STACK},
-    memory::{Memory, Plain},
+    maps::{BESIDE, IS_ARM64, OFFSET_MM_PROBES, OFFSET_PROBES_RETURN, OFFSET_REGS_STACK, OFFSET_TASK_MM},
+    memory::{Memory, Plain, load},
     registers,
     task::{Current, Task},
 };
@@ -29,9 +33,9 @@ static mut DRIVER_IS_USED: u32 = 0;
 /// Attempts to read a ledger between two switches of its thread.
 const ATTEMPTS: u32 = 3;
 
-/// Whether the kernel can tell at all what a thread is inside of.
+/// Whether any thread has been seen to call such a function, and the kernel can tell what one is inside of.
 #[inline(always)]
-fn is_used() -> bool {
+pub(crate) fn is_used() -> bool {
     // SAFETY: a word of a map value.
     OFFSET_REGS_STACK.load() != 0 && unsafe { core::ptr::read_volatile(&raw const DRIVER_IS_USED) } != 0
 }
@@ -55,26 +59,60 @@ pub(crate) fn account<M: Memory>(prev: Task<M>, slot: u16, account: u8, syscall:
     }
     let Some(call) = open_call(slot) else { return account };
     let stack = registers::saved(prev, &OFFSET_REGS_STACK);
-    // SAFETY: a map value, which its own thread alone writes; that leaves its CPU.
+    // SAFETY: a map value, which its own thread alone writes; that leaves its CPU, and is the running one
+    // still.
     unsafe {
-        if (*call).is_inside(stack) {
-            return Account::Gpu as u8;
-        }
-        if (*call).is_over(stack) {
-            core::ptr::write_volatile(&raw mut (*call).frame, 0);
+        match (*call).whereabouts(stack, || returning(prev.address() as u64, (*call).frame)) {
+            Where::Inside => return Account::Gpu as u8,
+            Where::Left => drops(slot),
+            Where::Elsewhere => {}
         }
     }
     account
 }
 
+/// What lies where the open call of the running task has its return address, that is, below this frame. Only
+/// x86-64 keeps it in memory for sure.
+///
+/// The kernel puts the same address there for each return probe of a process, that of a page of its own.
+/// After a jump out of the call, the calls that follow write over it sooner or later.
+#[inline(always)]
+fn returning(task: u64, frame: u64) -> Returning {
+    if IS_ARM64.load() != 0 || OFFSET_MM_PROBES.load() == 0 || OFFSET_PROBES_RETURN.load() == 0 {
+        return Returning::Unknown;
+    }
+    let (mut found, bytes) = (0_u64, size_of::<u64>() as u32);
+    // SAFETY: the agent resolved the offsets of two pointers and of a long; the BPF helpers check the memory,
+    // and what cannot be read is 0.
+    let (kept, failed) = unsafe {
+        let memory: *const u8 = load::<Plain, _>(task as *const u8, &OFFSET_TASK_MM);
+        let probes: *const u8 = load::<Plain, _>(memory, &OFFSET_MM_PROBES);
+        if memory.is_null() || probes.is_null() {
+            return Returning::Unknown;
+        }
+        let place = frame.wrapping_sub(u64::from(bytes));
+        let kept: u64 = load::<Plain, _>(probes, &OFFSET_PROBES_RETURN);
+        (kept, bpf_probe_read_user((&raw mut found).cast(), bytes, place as *const _) != 0)
+    };
+    if failed || kept == 0 {
+        Returning::Unknown
+    } else if found == kept {
+        Returning::Kept
+    } else {
+        Returning::Overwritten
+    }
+}
+
 /// Whether the running thread, which has this stack pointer in its program, is inside a call.
 #[inline(always)]
-pub(crate) fn is_inside(slot: u16, stack: impl Fn() -> u64) -> bool {
+pub(crate) fn is_inside(current: Current, slot: u16, stack: impl Fn() -> u64) -> bool {
     if !is_used() {
         return false;
     }
+    let Some(call) = open_call(slot) else { return false };
     // SAFETY: a map value, which the running thread alone writes.
-    open_call(slot).is_some_and(|call| unsafe { (*call).is_inside(stack()) })
+    let place = unsafe { (*call).whereabouts(stack(), || returning(current.address, (*call).frame)) };
+    matches!(place, Where::Inside)
 }
 
 /// The running thread's ledger now. Its time on CPUs is without what a hypervisor took up to its last switch,
@@ -109,7 +147,7 @@ const _: () = assert!(Account::Cpu as usize == 0);
 
 /// A function begins on the running thread. `frame`: the stack pointer at its return.
 #[inline(always)]
-pub(crate) fn enter(ledger: *const Ledger, does: Does, frame: u64, bytes: u64) {
+pub(crate) fn enter(current: Current, ledger: *const Ledger, does: (Does, u64), frame: u64) {
     // SAFETY: a ledger in a map value; a word of another one; values of maps that this thread alone writes.
     unsafe {
         let slot = u32::from((*ledger).slot);
@@ -117,9 +155,9 @@ pub(crate) fn enter(ledger: *const Ledger, does: Does, frame: u64, bytes: u64) {
             return;
         };
         core::ptr::write_volatile(&raw mut DRIVER_IS_USED, 1);
-        if (*call).enter(does, frame, instant(ledger)) {
-            (*beside).driver.count(does, bytes);
-        }
+        let open = (*call).frame;
+        let returning = if open == 0 { Returning::Unknown } else { returning(current.address, open) };
+        (*call).enter(&mut (*beside).driver, does, frame, instant(ledger), returning);
     }
 }
 
@@ -138,7 +176,7 @@ pub(crate) fn leave(ledger: *const Ledger, stack: u64) {
 
 /// An edge of the running thread is about to be handed over: it takes the time of an open call so far.
 #[inline(always)]
-pub(crate) fn settle(ledger: *const Ledger) {
+pub(crate) fn settle(current: Current, ledger: *const Ledger) {
     if !is_used() {
         return;
     }
@@ -148,20 +186,45 @@ pub(crate) fn settle(ledger: *const Ledger) {
         let (Some(call), Some(beside)) = (open_call(slot), BESIDE.get_ptr_mut(u32::from(slot))) else {
             return;
         };
-        let stack = Current::saved_stack();
-        if (*call).is_inside(stack) {
-            (*call).settle(&mut (*beside).driver, instant(ledger));
-        } else if (*call).is_over(stack) {
-            (*call).frame = 0;
+        let returning = || returning(current.address, (*call).frame);
+        match (*call).whereabouts(Current::saved_stack(), returning) {
+            Where::Inside => (*call).settle(&mut (*beside).driver, instant(ledger)),
+            Where::Left => (*call).drop_unreturned(&mut (*beside).driver),
+            Where::Elsewhere => {}
         }
     }
 }
 
-/// The slot has a new thread, or its thread a new program.
+/// The thread of this ledger has left its CPU for the last time.
+#[inline(always)]
+pub(crate) fn ends<M: Memory>(prev: Task<M>, ledger: *const Ledger) {
+    if !is_used() {
+        return;
+    }
+    // SAFETY: as in `enter`; the thread will never run again.
+    unsafe {
+        let slot = (*ledger).slot;
+        let (Some(call), Some(beside)) = (open_call(slot), BESIDE.get_ptr_mut(u32::from(slot))) else {
+            return;
+        };
+        let stack = registers::saved(prev, &OFFSET_REGS_STACK);
+        (*call).end(&mut (*beside).driver, stack, instant(ledger));
+    }
+}
+
+/// The thread of this slot is not inside its open call any more, if it has one, and nobody saw it return.
+#[inline(always)]
+pub(crate) fn drops(slot: u16) {
+    let (Some(call), Some(beside)) = (open_call(slot), BESIDE.get_ptr_mut(u32::from(slot))) else { return };
+    // SAFETY: map values, which their own thread alone writes; that does not run, or runs this.
+    unsafe { (*call).drop_unreturned(&mut (*beside).driver) };
+}
+
+/// The slot has a new thread.
 #[inline(always)]
 pub(crate) fn forget(slot: u16) {
     if let Some(call) = DRIVER_CALLS.get_ptr_mut(u32::from(slot)) {
-        // SAFETY: a map value, which its own thread alone writes; that does not run, or runs this.
+        // SAFETY: a map value, whose thread is gone.
         unsafe { core::ptr::write_volatile(&raw mut (*call).frame, 0) };
     }
 }

@@ -32,6 +32,13 @@ pub(crate) enum File {
     Other,
 }
 
+/// Whether any file can be a graphics processor's. Without one the verifier drops what asks further.
+#[inline(always)]
+pub(crate) fn may_be_gpu() -> bool {
+    // SAFETY: the first of the array; volatile, so that it is read as the agent has written it.
+    OFFSET_INODE_DEVICE.load() != 0 && unsafe { core::ptr::read_volatile(MAJORS_OF_GPUS.as_ptr()) } != 0
+}
+
 /// The kind of this descriptor of a task.
 #[inline(always)]
 pub(crate) fn of<M: Memory>(task: Task<M>, fd: u32) -> File {

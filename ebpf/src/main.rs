@@ -52,6 +52,8 @@ mod peers;
 #[cfg(target_arch = "bpf")]
 mod pending;
 #[cfg(target_arch = "bpf")]
+mod polled;
+#[cfg(target_arch = "bpf")]
 mod probes;
 #[cfg(target_arch = "bpf")]
 mod process;

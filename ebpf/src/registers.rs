@@ -16,8 +16,8 @@ use crate::{
     held::PF_KTHREAD,
     maps::{
         DISTANCE_REGISTERS, HAS_TYPED_HELPERS, IS_ARM64, NUMBER_BPF, OFFSET_REGS_ARGUMENT,
-        OFFSET_REGS_ARGUMENT_32, OFFSET_REGS_MODE, OFFSET_REGS_RESULT, OFFSET_REGS_SYSCALL,
-        OFFSET_TASK_STACK, OFFSET_TASK_STATUS, REGISTERS, TYPE_REGISTERS,
+        OFFSET_REGS_ARGUMENT_32, OFFSET_REGS_MODE, OFFSET_REGS_RESULT, OFFSET_REGS_SECOND,
+        OFFSET_REGS_SYSCALL, OFFSET_TASK_STACK, OFFSET_TASK_STATUS, REGISTERS, TYPE_REGISTERS,
     },
     memory::{Checked, Memory, Plain, Typed, cast, load, word},
     task::{Current, Task},
@@ -95,6 +95,15 @@ pub(crate) fn first_argument<M: Memory>(task: Task<M>, call: u16) -> u64 {
     // verifiers cannot bound, and they refuse it.
     let [first, elsewhere] = [&OFFSET_REGS_ARGUMENT, &OFFSET_REGS_ARGUMENT_32].map(|at| saved(task, at));
     if call >= CALLS_32 && OFFSET_REGS_ARGUMENT_32.load() != 0 { elsewhere } else { first }
+}
+
+/// The second argument of a task's present 64-bit system call; 0 where it is not known.
+#[inline(always)]
+pub(crate) fn second_argument<M: Memory>(task: Task<M>) -> u64 {
+    if IS_ARM64.load() != 0 {
+        return saved_at(task, 8);
+    }
+    if OFFSET_REGS_SECOND.load() == 0 { 0 } else { saved(task, &OFFSET_REGS_SECOND) }
 }
 
 /// Whether a task's system call has returned, so that it is on its way back. On x86-64 the entry code fills

@@ -1,7 +1,8 @@
 //! Marks of threads without a ledger: counted, since nothing else of them is seen.
 //!
-//! A probe fires in every process that maps its file, and while the agent attaches to a process, threads of it
-//! mark that are about to get a ledger. So marks count only in processes of which a thread found no ledger free.
+//! A probe fires in every process that maps its file, and while the agent attaches to a process, threads of
+//! it mark that are about to get a ledger. So marks count only in processes of which a thread found no ledger
+//! free.
 
 use aya_ebpf::{helpers::bpf_get_current_pid_tgid, macros::map, maps::LruHashMap};
 use guestscope_contract::Counter;

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use crate::clock_ns;
+use crate::waiting::clock_ns;
 
 /// Kinds of records, as CUPTI numbers them.
 pub(crate) const COPY: u32 = 1;
@@ -42,10 +42,10 @@ static CORRELATION: AtomicU32 = AtomicU32::new(1);
 /// When the last work of each stream ends, ns.
 static ENDS: Mutex<[u64; STREAMS]> = Mutex::new([0; STREAMS]);
 
-/// A kernel: its name, and how long it runs.
+/// A kernel: its name, and how long it runs. None: as long as its first parameter says, ns.
 struct Kernel {
     name: CString,
-    ns: u64,
+    ns: Option<u64>,
 }
 
 /// Work that a call asks for.
@@ -95,22 +95,26 @@ pub(crate) fn stream(handle: *const c_void) -> usize {
 /// Launches a kernel.
 ///
 /// # Safety
-/// `kernel` is one of [`stub_kernel`].
-pub(crate) unsafe fn launch(kernel: *const c_void, handle: *const c_void) {
+/// `kernel` is one of [`kernel`]; `parameters` is null, or the first of its pointers points to 8 bytes.
+pub(crate) unsafe fn launch(kernel: *const c_void, handle: *const c_void, parameters: *const *const u64) {
     // SAFETY: the caller's; kernels are never freed.
     let kernel = unsafe { &*kernel.cast::<Kernel>() };
+    let first = || {
+        // SAFETY: the caller's; the bytes may lie anywhere.
+        if parameters.is_null() { 0 } else { unsafe { (*parameters).read_unaligned() } }
+    };
     let asked = Asked {
         kind: KERNEL,
         stream: stream(handle),
-        ns: kernel.ns,
+        ns: kernel.ns.unwrap_or_else(first),
         copy: (0, 0),
         name: kernel.name.as_ptr(),
     };
     call(&asked, || ());
 }
 
-/// Makes a kernel that runs so long; it is never freed.
-pub(crate) fn kernel(name: CString, ns: u64) -> *const c_void {
+/// Makes a kernel that runs so long, or as long as its first parameter says; it is never freed.
+pub(crate) fn kernel(name: CString, ns: Option<u64>) -> *const c_void {
     ptr::from_ref(Box::leak(Box::new(Kernel { name, ns }))).cast()
 }
 

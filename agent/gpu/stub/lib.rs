@@ -2,141 +2,50 @@
 //!
 //! They wait for as long as their caller asks, in the ways that were measured on an H100: spinning; asleep in
 //! a futex until a thread of the library, which waits in poll, wakes it; or, as small ones are, both in turn.
-//! The handle that CUDA's functions take (a stream, an event) says how: [`Order`]. Exported functions are as
-//! in NVIDIA's library (535.261.03): they compare, and jump on through a table, so that no instruction of
-//! theirs returns. Names are those of the functions' documentation; nothing is copied from NVIDIA's headers.
+//! The handle that CUDA's functions take (a stream, an event) says how: see `waiting.rs`. Exported functions
+//! are as in NVIDIA's library (535.261.03): they compare, and jump on through a table, so that no instruction
+//! of theirs returns. Names are those of the functions' documentation; nothing is copied from NVIDIA's
+//! headers.
 
 mod device;
+mod driver;
 mod injection;
 mod pool;
+mod waiting;
 
 use std::{
     arch::naked_asm,
-    cell::Cell,
     ffi::{CStr, c_char, c_int, c_void},
     ptr, slice,
-    time::Duration,
 };
 
-/// How a function waits: the low three bits of the handle. The others are nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// It asks again and again whether the time is over.
-    Spin,
-    /// It sleeps until the pool's thread wakes it.
-    Block,
-    /// It spins for half of the time and sleeps for the rest.
-    Both,
-    /// It ends its thread meanwhile.
-    Exit,
-    /// It calls another exported function that waits for the time.
-    Nested,
-    /// It spins until all work of the stream is done whose number the handle has in place of nanoseconds.
-    Stream,
+use waiting::Order;
+
+/// Another function of this library that waits.
+fn inner(handle: *const c_void) {
+    // SAFETY: the function takes any handle.
+    unsafe { cuStreamSynchronize(handle) };
 }
 
-impl Order {
-    fn of(handle: *const c_void) -> (Self, Duration) {
-        let word = handle.addr() as u64;
-        let order = match word & 7 {
-            0 => Self::Spin,
-            1 => Self::Block,
-            2 => Self::Both,
-            3 => Self::Exit,
-            5 => Self::Stream,
-            _ => Self::Nested,
-        };
-        (order, Duration::from_nanos(word >> 3))
-    }
+/// When the last work of the stream with this number ends, ns of `CLOCK_MONOTONIC`.
+fn end_ns(stream: usize) -> u64 {
+    device::end_ns(stream)
 }
 
-/// What passed inside the functions on the calling thread.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-pub struct Log {
-    /// Calls of functions that wait or copy, inner ones left out.
-    pub calls: u64,
-    /// Time from the first to the last instruction, ns of `CLOCK_MONOTONIC`.
-    pub inside_ns: u64,
-    /// The same by the thread's CPU clock, ns.
-    pub cpu_ns: u64,
+extern "C-unwind" fn synchronize(handle: *const c_void) -> c_int {
+    waiting::synchronize(handle)
 }
 
-thread_local! {
-    static LOG: Cell<Log> = const { Cell::new(Log { calls: 0, inside_ns: 0, cpu_ns: 0 }) };
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static NEXT: Cell<*const c_void> = const { Cell::new(ptr::null()) };
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure lives across the call.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Runs the body of a function, and notes what passed.
-fn noted(body: impl FnOnce()) -> c_int {
-    let is_outermost = DEPTH.get() == 0;
-    DEPTH.set(DEPTH.get() + 1);
-    let (begun_ns, cpu_ns) = (clock_ns(libc::CLOCK_MONOTONIC), clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
-    body();
-    if is_outermost {
-        let mut log = LOG.get();
-        log.cpu_ns += clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
-        log.inside_ns += clock_ns(libc::CLOCK_MONOTONIC) - begun_ns;
-        log.calls += 1;
-        LOG.set(log);
-    }
-    DEPTH.set(DEPTH.get() - 1);
-    0
-}
-
-fn spin(time: Duration) {
-    let end_ns = clock_ns(libc::CLOCK_MONOTONIC) + time.as_nanos() as u64;
-    while clock_ns(libc::CLOCK_MONOTONIC) < end_ns {
-        std::hint::spin_loop();
-    }
-}
-
-fn wait(handle: *const c_void) {
-    let (order, time) = Order::of(handle);
-    match order {
-        Order::Spin => spin(time),
-        Order::Block => pool::sleep(time),
-        Order::Both => {
-            spin(time / 2);
-            pool::sleep(time / 2);
-        }
-        Order::Exit => {
-            spin(time);
-            // SAFETY: the thread ends here, as its caller asked for; the kernel tells the one that joins it.
-            unsafe { libc::syscall(libc::SYS_exit, 0) };
-        }
-        Order::Nested => {
-            // SAFETY: the function takes any handle.
-            unsafe { cuStreamSynchronize(ptr::without_provenance((time.as_nanos() as usize) << 3)) };
-        }
-        Order::Stream => {
-            let end_ns = device::end_ns(device::stream(handle));
-            spin(Duration::from_nanos(end_ns.saturating_sub(clock_ns(libc::CLOCK_MONOTONIC))));
-        }
-    }
-}
-
-extern "C" fn synchronize(handle: *const c_void) -> c_int {
-    noted(|| wait(handle))
-}
-
-extern "C" fn synchronize_context() -> c_int {
-    noted(|| wait(NEXT.get()))
+extern "C-unwind" fn synchronize_context() -> c_int {
+    waiting::synchronize(waiting::next())
 }
 
 /// Copies, then waits for the handle's time; with none it returns at once, as copies of pinned memory do. The
 /// device copies for that time as well. `way` is CUPTI's kind of the copy.
 fn copy(way: u32, to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
-    noted(|| {
-        let ns = Order::of(handle).1.as_nanos() as u64;
+    waiting::noted(|| {
+        let (order, time) = Order::of(handle);
+        let ns = time.as_nanos() as u64;
         let (kind, copy) = (device::COPY, (way, bytes as u64));
         let asked = device::Asked { kind, stream: 0, ns, copy, name: ptr::null() };
         device::call(&asked, || {
@@ -146,28 +55,29 @@ fn copy(way: u32, to: *mut u8, from: *const u8, bytes: usize, handle: *const c_v
             };
         });
         if ns > 0 {
-            wait(handle);
+            waiting::pass(order, time);
         }
     })
 }
 
-extern "C" fn copy_to(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
+extern "C-unwind" fn copy_to(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
     copy(1, to, from, bytes, handle)
 }
 
-extern "C" fn copy_from(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
+extern "C-unwind" fn copy_from(to: *mut u8, from: *const u8, bytes: usize, handle: *const c_void) -> c_int {
     copy(2, to, from, bytes, handle)
 }
 
-/// Initialises the library: it loads what CUDA_INJECTION64_PATH names.
+/// Initialises the library: it loads what CUDA_INJECTION64_PATH names. Fails with the number that
+/// STUB_CUDA_INIT has, as where there is no device.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuInit(_: u32) -> c_int {
     injection::load();
-    0
+    std::env::var("STUB_CUDA_INIT").ok().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Launches a kernel of `stub_kernel` on the stream whose number the handle has above its low three bits.
-/// Sizes and parameters are not looked at.
+/// Launches a kernel of `stub_kernel` or of a module on the stream whose number the handle has above its low
+/// three bits. Sizes are not looked at; the first parameter of a module's kernel is its time, ns.
 ///
 /// # Safety
 /// As for CUDA's function.
@@ -182,11 +92,11 @@ pub unsafe extern "C" fn cuLaunchKernel(
     _: u32,
     _: u32,
     stream: *const c_void,
-    _: *const c_void,
+    parameters: *const *const u64,
     _: *const c_void,
 ) -> c_int {
     // SAFETY: the caller's.
-    unsafe { device::launch(kernel, stream) };
+    unsafe { device::launch(kernel, stream, parameters) };
     0
 }
 
@@ -197,7 +107,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stub_kernel(name: *const c_char, ns: u64) -> *const c_void {
     // SAFETY: the caller's.
-    device::kernel(unsafe { CStr::from_ptr(name) }.to_owned(), ns)
+    device::kernel(unsafe { CStr::from_ptr(name) }.to_owned(), Some(ns))
 }
 
 /// From now on this function is called for each call and each piece of work.
@@ -218,7 +128,7 @@ pub extern "C" fn stub_launch_graph(ns: u64, stream: *const c_void) -> c_int {
 macro_rules! exported {
     ($($table:ident: $name:ident($($argument:ident: $kind:ty),*) = $to:path;)*) => { $(
         #[used]
-        static $table: extern "C" fn($($kind),*) -> c_int = $to;
+        static $table: extern "C-unwind" fn($($kind),*) -> c_int = $to;
 
         /// As in CUDA's driver API, of a device that does not exist.
         ///
@@ -255,16 +165,4 @@ exported! {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamQuery(_: *const c_void) -> c_int {
     0
-}
-
-/// How the next calls of `cuCtxSynchronize` on this thread wait.
-#[unsafe(no_mangle)]
-pub extern "C" fn stub_next(handle: *const c_void) {
-    NEXT.set(handle);
-}
-
-/// What passed on the calling thread so far.
-#[unsafe(no_mangle)]
-pub extern "C" fn stub_log() -> Log {
-    LOG.get()
 }

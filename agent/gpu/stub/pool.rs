@@ -16,7 +16,7 @@ type Asked = (&'static AtomicU32, Duration);
 
 static ASK: LazyLock<Mutex<Sender<Asked>>> = LazyLock::new(|| {
     let (ask, asked) = channel();
-    let _ = thread::Builder::new().name("cuda-poll".into()).spawn(move || serve(&asked));
+    let _ = thread::Builder::new().name("stub-poll".into()).spawn(move || serve(&asked));
     Mutex::new(ask)
 });
 
@@ -51,7 +51,7 @@ fn serve(asked: &Receiver<Asked>) {
             // SAFETY: an aligned word that lives for good.
             unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
         };
-        let _ = thread::Builder::new().name("cuda-poll".into()).spawn(waits);
+        let _ = thread::Builder::new().name("stub-poll".into()).spawn(waits);
     }
 }
 

@@ -50,8 +50,8 @@ pub struct Driver {
     pub copies: u32,
     /// Those of them that kept the thread for [`BLOCKS_NS`] or longer.
     pub copies_blocking: u32,
-    /// A free place: structures consist of whole words of 8 bytes.
-    pub free: u32,
+    /// Calls of both that ended without a return.
+    pub unreturned: u32,
 }
 
 /// Most bytes that a call is counted with: a program may ask for any number.
@@ -91,8 +91,33 @@ pub struct Instant {
 const DEEPEST: u64 = 16 << 20;
 
 /// A second function that is entered at the same frame within this time, ns, is one that the first went on to
-/// by a jump. A probe takes 15 us at most (single-stepped in a virtual machine).
+/// by a jump, where the return address does not tell. A probe takes 15 us at most (single-stepped in a
+/// virtual machine).
 const JUMP_NS: u64 = 100_000;
+
+/// What lies in the program's memory where the return address of the open call was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Returning {
+    /// It is not known: not every processor keeps it in memory, and memory may be away.
+    Unknown = 0,
+    /// The address that the kernel put there for the return probe: nobody has written there since.
+    Kept = 1,
+    /// Something else: the stack has been used anew, so that the call was left.
+    Overwritten = 2,
+}
+
+/// Where a thread is with regard to its open call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Where {
+    /// Inside.
+    Inside = 0,
+    /// Outside: the call was left without a return.
+    Left = 1,
+    /// It cannot be told: on another stack.
+    Elsewhere = 2,
+}
 
 impl DriverCall {
     /// Whether a thread with this stack pointer is inside the call. Stacks grow downwards.
@@ -111,24 +136,73 @@ impl DriverCall {
         self.frame != 0 && stack.wrapping_sub(self.frame) < DEEPEST
     }
 
-    /// A function begins. Returns whether the call is the outermost: what is called inside another one, or
-    /// jumped to by it, belongs to that.
+    /// Where the thread is whose stack pointer this is; `returning` is asked only where that does not tell.
     #[inline(always)]
-    pub fn enter(&mut self, does: Does, frame: u64, at: Instant) -> bool {
-        let Instant { now_ns, cpu_ns, sequence } = at;
-        let is_jump = self.frame == frame && now_ns.wrapping_sub(self.entered_ns) < JUMP_NS;
-        // The caller's frame of an inner call lies below that of the outer one.
-        if is_jump || self.is_inside(frame) {
-            return false;
+    #[must_use]
+    pub fn whereabouts(&self, stack: u64, returning: impl FnOnce() -> Returning) -> Where {
+        if self.is_inside(stack) {
+            // A jump out of the call and calls of other functions lead below the frame as well.
+            if matches!(returning(), Returning::Overwritten) { Where::Left } else { Where::Inside }
+        } else if self.is_over(stack) {
+            Where::Left
+        } else {
+            Where::Elsewhere
         }
+    }
+
+    /// A function begins, of this kind and with so many bytes. Returns whether the call is the outermost:
+    /// what is called inside another one, or jumped to by it, belongs to that. An open call that this one
+    /// does not belong to has been left.
+    #[inline(always)]
+    pub fn enter(
+        &mut self,
+        sums: &mut Driver,
+        (does, bytes): (Does, u64),
+        frame: u64,
+        at: Instant,
+        returning: Returning,
+    ) -> bool {
+        let Instant { now_ns, cpu_ns, sequence } = at;
+        if self.frame != 0 {
+            // The return address of a call that begins is still its caller's.
+            let is_jump = self.frame == frame
+                && match returning {
+                    Returning::Kept => true,
+                    Returning::Unknown => now_ns.wrapping_sub(self.entered_ns) < JUMP_NS,
+                    Returning::Overwritten => false,
+                };
+            // The caller's frame of an inner call lies below that of the outer one.
+            if is_jump || matches!(self.whereabouts(frame, || returning), Where::Inside) {
+                return false;
+            }
+            self.drop_unreturned(sums);
+        }
+        sums.count(does, bytes);
         let does = does as u32;
         *self = Self { frame, entered_ns: now_ns, cpu_ns, settled_ns: now_ns, does, sequence };
         true
     }
 
+    /// The open call has been left without a return, nobody knows when: its time on a CPU that is not in the
+    /// sums yet stays out of them.
+    #[inline(always)]
+    pub fn drop_unreturned(&mut self, sums: &mut Driver) {
+        self.frame = 0;
+        sums.unreturned = sums.unreturned.wrapping_add(1);
+    }
+
+    /// The thread has ended, with the stack pointer here: inside, or after it had left the call.
+    #[inline(always)]
+    pub fn end(&mut self, sums: &mut Driver, stack: u64, at: Instant) {
+        if self.is_inside(stack) {
+            self.close(sums, at);
+        }
+        self.drop_unreturned(sums);
+    }
+
     /// Moves the CPU time of the open call so far into the sums. Without a transition in between the thread
-    /// has been on its CPU all the time, whatever its ledger says. Otherwise the ledger's time counts, at most
-    /// what has passed: it has been put right meanwhile if its switch to the CPU was not seen.
+    /// has been on its CPU all the time, whatever its ledger says. Otherwise the ledger's time counts, at
+    /// most what has passed: it has been put right meanwhile if its switch to the CPU was not seen.
     #[inline(always)]
     pub fn settle(&mut self, sums: &mut Driver, at: Instant) {
         let most_ns = at.now_ns.wrapping_sub(self.settled_ns);
@@ -149,10 +223,18 @@ impl DriverCall {
     pub fn leave(&mut self, sums: &mut Driver, stack: u64, at: Instant) -> bool {
         if self.frame != stack {
             if self.is_over(stack) {
-                self.frame = 0;
+                self.drop_unreturned(sums);
             }
             return false;
         }
+        self.close(sums, at);
+        self.frame = 0;
+        true
+    }
+
+    /// Adds the open call, which is over now, to the sums.
+    #[inline(always)]
+    fn close(&mut self, sums: &mut Driver, at: Instant) {
         self.settle(sums, at);
         let ns = at.now_ns.wrapping_sub(self.entered_ns);
         if self.does == Does::Wait as u32 {
@@ -163,15 +245,13 @@ impl DriverCall {
                 sums.copies_blocking = sums.copies_blocking.wrapping_add(1);
             }
         }
-        self.frame = 0;
-        true
     }
 }
 
 impl Driver {
     /// Counts a call that begins.
     #[inline(always)]
-    pub fn count(&mut self, does: Does, bytes: u64) {
+    fn count(&mut self, does: Does, bytes: u64) {
         let bytes = if bytes > MOST_BYTES { MOST_BYTES } else { bytes };
         match does {
             Does::Wait => {

@@ -163,6 +163,9 @@ pub const FIELDS: &[Field] = &[
     // the way back, such as a page fault for a signal's frame, is charged to the call.
     optional("OFFSET_REGS_RESULT", &["pt_regs.ax"]),
     field("OFFSET_REGS_ARGUMENT", &["pt_regs.di", "pt_regs.orig_x0"]),
+    // The second argument of a 64-bit call on x86-64: how many descriptors are polled. Without it no polled
+    // descriptor is looked at.
+    optional("OFFSET_REGS_SECOND", &["pt_regs.si"]),
     // Further arguments of a 64-bit call on x86-64 (arm64 has them at fixed places): whether a wait had a
     // time limit.
     optional("OFFSET_REGS_THIRD", &["pt_regs.dx"]),
@@ -170,6 +173,11 @@ pub const FIELDS: &[Field] = &[
     optional("OFFSET_REGS_FIFTH", &["pt_regs.r8"]),
     // A program's stack pointer: whether it is inside a function of a driver. Without it none is followed.
     optional("OFFSET_REGS_STACK", &["pt_regs.sp"]),
+    // The address that return probes put in place of return addresses in this process: whether it is still
+    // there. Without it a thread that has jumped out of a call seems inside while it calls other functions.
+    optional("OFFSET_TASK_MM", &["task_struct.mm"]),
+    optional("OFFSET_MM_PROBES", &["mm_struct.uprobes_state.xol_area"]),
+    optional("OFFSET_PROBES_RETURN", &["xol_area.vaddr"]),
     // The first argument of a 32-bit call, and how to tell such a call: x86-64's entry code marks the task
     // for the length of the call, arm64 saves the processor's mode. Either architecture lacks the fields of
     // the other.

@@ -57,7 +57,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. Agent and object are built together; the manifest of a run names it.
-pub const CONTRACT_VERSION: u32 = 16;
+pub const CONTRACT_VERSION: u32 = 17;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name in a record; a longer name is cut and says so.
@@ -70,6 +70,9 @@ pub const SLOTS: u32 = 4096;
 /// Flag beside an account in the account table: the file descriptor decides (`net` for a socket, `gpu` for
 /// the device of a graphics processor).
 pub const CHECK_FILE: u8 = 0x80;
+/// Flag in a syscall's entry: it waits for one of the descriptors in its first argument's array, which has as
+/// many as its second one says; `gpu` for the device of a graphics processor.
+pub const CHECK_POLLED: u8 = 0x20;
 /// Flag in a syscall's entry: it continues the syscall that a stop, a freezer or a debugger interrupted.
 pub const RESTARTS: u8 = 0x40;
 

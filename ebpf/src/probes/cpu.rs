@@ -34,7 +34,7 @@ pub(crate) fn sample(ctx: PerfEventContext) -> u32 {
     let of_program = registers::interrupted_user(&ctx);
     // What a thread does inside a driver is known without samples.
     let stack = || if of_program.is_some() { registers::stack_pointer(&ctx) } else { Current::saved_stack() };
-    if driver::is_inside(slot, stack) {
+    if driver::is_inside(current, slot, stack) {
         return 0;
     }
     let activity = match of_program {

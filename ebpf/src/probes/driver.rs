@@ -44,11 +44,12 @@ pub(crate) fn driver_returns(ctx: ProbeContext) -> u32 {
 #[inline(always)]
 fn enters(ctx: &ProbeContext, does: Does, bytes: u64) -> u32 {
     phase::keep_own_stack(ctx);
-    if let Some(ledger) = Current::new().ledger() {
+    let current = Current::new();
+    if let Some(ledger) = current.ledger() {
         let pointer = registers::stack_pointer(ctx);
         // x86-64 pushes the return address on the stack, arm64 keeps it in a register.
         let frame = if IS_ARM64.load() != 0 { pointer } else { pointer.wrapping_add(8) };
-        driver::enter(ledger, does, frame, bytes);
+        driver::enter(current, ledger, (does, bytes), frame);
     }
     0
 }

@@ -128,7 +128,7 @@ pub(crate) unsafe fn hand_over_as(
         let (minor, major) = current.faults();
         (*stage).minor_faults = minor;
         (*stage).major_faults = major;
-        driver::settle(ledger);
+        driver::settle(current, ledger);
         beside::copy((*ledger).slot, &raw mut (*stage).beside);
         pending::settle(ledger);
         let (now_ns, torn) = copy(ledger, &raw mut (*stage).ledger);

@@ -125,6 +125,7 @@ fn switch_out<C: Arguments>(
     } else if state & TASK_DEAD != 0 {
         cold_path();
         ledger.out_blocked(now_ns, Account::Other as u8, NO_SYSCALL);
+        driver::ends(prev, ledger);
         ended(ledger, prev.address() as u64, now_ns);
     } else {
         let (account, syscall) = blocked::classify(prev, state, ledger.syscall);
@@ -236,6 +237,7 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
                 // this is the last sign of it.
                 if let Some(gone) = LEDGERS.get_ptr(u32::from(leader)) {
                     leader_born_ns = (*gone).born_ns;
+                    driver::drops(leader);
                     let other = Other { tid: old_tid, ..Other::NONE };
                     life::record(Kind::Exit, EXIT_REPLACED, &*gone, (*gone).task, now_ns, other);
                     process::leave(&*gone);
@@ -249,7 +251,7 @@ pub(crate) fn becomes(tid: u32, old_tid: u32, address: u64) -> bool {
         process::replaced(&*ledger, now_ns);
         wait::forget_edges(u32::from((*ledger).slot));
         calls::forget((*ledger).slot);
-        driver::forget((*ledger).slot);
+        driver::drops((*ledger).slot);
         let other = Other { tid: old_tid, tgid: 0, born_ns: leader_born_ns };
         life::record(Kind::Exec, 0, &*ledger, address, now_ns, other);
     }
@@ -286,6 +288,7 @@ fn is_freed<C: Arguments>(ctx: &C) -> i32 {
         let (now_ns, stamps) = (bpf_ktime_get_ns(), task.stamps());
         let seen_ns = ledger.accounts[Account::Cpu as usize];
         let ended_ns = ledger.ended_unseen(now_ns, stamps, task.last_stay_ns(seen_ns), at);
+        driver::drops(ledger.slot);
         life::record(Kind::Exit, EXIT_UNSEEN, ledger, task.address() as u64, ended_ns, Other::NONE);
         gone(ledger);
     }

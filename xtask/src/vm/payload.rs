@@ -27,8 +27,9 @@ const INIT: &str = "guest_init";
 const PROGRAMS: &str = "programs";
 const SUBJECT: &str = "kernel_subject";
 const EXAMPLES: [&str; 3] = [INIT, PROGRAMS, SUBJECT];
-/// The stub of CUDA that the kernel tests' program loads, and its file. Static programs load none.
-const STUB: (&str, &str) = ("cuda_stub", "libcuda_stub.so");
+/// The stubs of GPU drivers that the kernel tests' program loads, and their files. Static programs load none.
+const STUBS: [(&str, &str); 3] =
+    [("cuda_stub", "libcuda_stub.so"), ("hip_stub", "libhip_stub.so"), ("ze_stub", "libze_stub.so")];
 /// The kernel tests, and the tests for guests only.
 pub(crate) const TESTS: [&str; 2] = ["kernel", "guest"];
 /// Size of the disk. Programs take 300 MB of it; tests write files of 64 MiB. Empty blocks take no space.
@@ -90,7 +91,8 @@ impl Payload {
         let workloads = artifact::static_workloads(xtask, toolchain)?;
         let features = xtask.workspace.test_features();
         let mut examples = artifact::host_cargo(xtask, toolchain, "build", &features);
-        examples.args(EXAMPLES.iter().chain([&STUB.0]).flat_map(|example| ["--example", example]));
+        let stubs = STUBS.iter().map(|(stub, _)| stub);
+        examples.args(EXAMPLES.iter().chain(stubs).flat_map(|example| ["--example", example]));
         artifact::cargo(xtask, "programs of the guests", "build-guests", &mut examples)?;
         let mut tests = artifact::host_cargo(xtask, toolchain, "test", &features);
         tests.arg("--no-run").args(TESTS.iter().flat_map(|test| ["--test", test]));
@@ -129,9 +131,11 @@ impl Payload {
             (examples.join(PROGRAMS), PROGRAMS.to_owned()),
             (examples.join(SUBJECT), format!("debug/examples/{SUBJECT}")),
         ];
-        let stub = examples.join(STUB.1);
-        if stub.exists() {
-            places.push((stub, format!("debug/examples/{}", STUB.1)));
+        for (_, file) in STUBS {
+            let stub = examples.join(file);
+            if stub.exists() {
+                places.push((stub, format!("debug/examples/{file}")));
+            }
         }
         for test in TESTS {
             let path = executable(tests, test)

@@ -3,7 +3,7 @@
 //! Written into the object's read-only table before loading, with the 32-bit calls behind the 64-bit ones. A
 //! syscall that is not listed is `other`.
 
-use guestscope_contract::{Account, CALLS, CALLS_32, CHECK_FILE, RESTARTS, limit};
+use guestscope_contract::{Account, CALLS, CALLS_32, CHECK_FILE, CHECK_POLLED, RESTARTS, limit};
 
 use crate::record::calls_32::{self, FUTEX_WAIT, IO_PGETEVENTS};
 
@@ -22,7 +22,6 @@ const ROWS: &[Row] = &[
     (libc::SYS_sendto, Account::Net),
     (libc::SYS_sendmsg, Account::Net),
     (libc::SYS_sendmmsg, Account::Net),
-    (libc::SYS_ppoll, Account::Poll),
     (libc::SYS_pselect6, Account::Poll),
     (libc::SYS_epoll_pwait, Account::Poll),
     (libc::SYS_epoll_pwait2, Account::Poll),
@@ -57,13 +56,19 @@ const ROWS: &[Row] = &[
 /// Syscalls of x86-64 alone, which newer architectures left out.
 #[cfg(target_arch = "x86_64")]
 const OLD_ROWS: &[Row] = &[
-    (libc::SYS_poll, Account::Poll),
     (libc::SYS_select, Account::Poll),
     (libc::SYS_epoll_wait, Account::Poll),
     (libc::SYS_pause, Account::Sleep),
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_ROWS: &[Row] = &[];
+
+/// Syscalls that wait for an array of descriptors: `gpu` where one is a graphics processor's device and none
+/// of its driver's functions is followed, else `poll`.
+#[cfg(target_arch = "x86_64")]
+const BY_ARRAY: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_ppoll];
+#[cfg(not(target_arch = "x86_64"))]
+const BY_ARRAY: &[libc::c_long] = &[libc::SYS_ppoll];
 
 /// Syscalls whose first argument is a file descriptor: `net` for a socket, `gpu` for a graphics processor's
 /// device, else `other`.
@@ -86,12 +91,16 @@ pub fn account_of() -> [u8; CALLS] {
     for &number in BY_FILE {
         set(&mut table, number, Account::Other as u8 | CHECK_FILE);
     }
+    for &number in BY_ARRAY {
+        set(&mut table, number, Account::Poll as u8 | CHECK_POLLED);
+    }
     // Waits with a time limit continue under this number.
     set(&mut table, libc::SYS_restart_syscall, Account::Other as u8 | RESTARTS);
     let (calls, calls_32) = table.split_at_mut(CALLS_32.into());
     for (number, same) in calls_32::all() {
         if let Some(entry) = usize::try_from(same).ok().and_then(|same| calls.get(same)) {
-            set(calls_32, number.into(), *entry);
+            // Their arguments lie elsewhere; of a descriptor's call the first one is known.
+            set(calls_32, number.into(), *entry & !CHECK_POLLED);
         }
     }
     table
@@ -154,7 +163,7 @@ mod tests {
     #[test]
     fn no_syscall_stands_twice() {
         let mut numbers: Vec<_> = ROWS.iter().chain(OLD_ROWS).map(|row| row.0).collect();
-        numbers.extend(BY_FILE);
+        numbers.extend(BY_FILE.iter().chain(BY_ARRAY));
         let all = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();

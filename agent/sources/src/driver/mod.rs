@@ -17,6 +17,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use guestscope_contract::driver::Does;
+
 use self::table::Driver;
 use crate::{
     descriptors,
@@ -144,7 +146,8 @@ impl Drivers {
             let mut places = HashMap::new();
             exported(&file, |name, offset| {
                 if let Some(does) = driver.does(name) {
-                    places.insert(cheap_entry(&file, offset), does);
+                    let has_bytes = matches!(does, Does::CopyIn | Does::CopyOut);
+                    places.insert(cheap_entry(&file, offset, has_bytes), does);
                 }
             })?;
             if places.is_empty() {

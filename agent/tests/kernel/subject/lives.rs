@@ -68,7 +68,7 @@ fn wait_for(child: Pid) {
 }
 
 /// This program with another case and the same notes.
-fn myself(subject: &Subject, case: &str) -> Command {
+pub(crate) fn myself(subject: &Subject, case: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
     command.arg(case).arg(&subject.book);
     command

@@ -11,18 +11,22 @@ mod crowds;
 mod devices;
 mod disk;
 mod driver;
+mod driver_left;
 mod edges;
+mod escape;
 mod held;
 mod helpers;
 mod lives;
 mod loops;
 mod narrow;
+mod polled;
 mod polls;
 mod quota;
 mod rings;
 mod softirq;
 mod states;
 mod stops;
+mod stub;
 mod switches;
 mod tcp;
 mod tempest;
@@ -147,12 +151,14 @@ fn main() {
     let tables = [
         waits::CASES,
         narrow::CASES,
+        polled::CASES,
         polls::CASES,
         switches::CASES,
         disk::CASES,
         loops::CASES,
         devices::CASES,
         driver::CASES,
+        driver_left::CASES,
         held::CASES,
         rings::CASES,
         tcp::CASES,

@@ -214,6 +214,9 @@ metrics! {
     /// Bytes that it asked the driver to copy from the device, by functions that copy this way alone.
     GpuFromDevice gpu_from_device_bytes = count "gpu.from_device" bytes, Driver,
         Bits64(beside.driver.from_device_bytes);
+    /// Calls of both kinds that ended without a return: the thread ended inside or began another program, or
+    /// it jumped out; each is counted when that is noticed.
+    GpuUnreturned gpu_unreturned = count "gpu.unreturned" events, Driver, Bits32(beside.driver.unreturned);
     /// Samples on a CPU in the program's own code.
     SampleUser sample_user = count "sample.user" events, Sampler, Bits32(beside.samples[User as usize]);
     /// Samples in the kernel outside any system call: page faults.

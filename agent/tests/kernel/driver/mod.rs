@@ -1,7 +1,9 @@
-//! Time inside functions of a graphics processor's driver, against the log of a stub of CUDA's: each number
-//! of the agent lies between what passed inside the stub's functions and what passed around their calls.
+//! Time inside functions of graphics processors' drivers, against the logs of stubs of CUDA's driver, HIP and
+//! Level Zero: each number of the agent lies between what passed inside the stub's functions and what passed
+//! around their calls. No card takes part.
 
-use std::path::PathBuf;
+mod left;
+mod polled;
 
 use guestscope::phase::Phase;
 use guestscope_contract::{Account, metrics::Counts};
@@ -19,31 +21,49 @@ const CALL_NS: u64 = 2_000_000;
 /// The clocks of the program and of the kernel side are read one after the other, within this time.
 const APART_NS: u64 = 2_000;
 
-/// The stub under the name of the library, in a folder of its own: a probed file is known by its inode. None,
-/// with a note, in a guest whose programs are static.
-fn stub(name: &str) -> Option<(tempfile::TempDir, PathBuf)> {
-    let built = program().with_file_name("libcuda_stub.so");
-    if !built.exists() && std::env::var_os("GUESTSCOPE_DISPOSABLE").is_some() {
-        skipped(name, "static programs load no library");
-        return None;
-    }
-    assert!(built.exists(), "build it with `--example cuda_stub`: {}", built.display());
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let library = folder.path().join("libcuda.so.1");
-    std::fs::copy(built, &library).expect("the folder is ours");
-    Some((folder, library))
+/// A stub.
+#[derive(Clone, Copy)]
+struct Stub {
+    /// Its example, and the file that this builds.
+    example: &'static str,
+    built: &'static str,
+    /// The library that it stands for.
+    library: &'static str,
 }
 
-fn seen(name: &'static str, is_raw: bool) -> Option<Seen> {
-    let (_folder, library) = stub(name)?;
-    let mut case = Case::new(name).driver(library);
-    if is_raw {
-        case = case.by_file("/sys/kernel/btf/vmlinux");
+const CUDA: Stub = Stub { example: "cuda_stub", built: "libcuda_stub.so", library: "libcuda.so.1" };
+const HIP: Stub = Stub { example: "hip_stub", built: "libhip_stub.so", library: "libamdhip64.so.5" };
+const LEVEL_ZERO: Stub = Stub { example: "ze_stub", built: "libze_stub.so", library: "libze_loader.so.1" };
+
+impl Stub {
+    /// A copy under the name of the library, in a folder of its own: a probed file is known by its inode.
+    /// None, with a note, in a guest whose programs are static.
+    fn copied(self, name: &str) -> Option<(tempfile::TempDir, std::path::PathBuf)> {
+        let built = program().with_file_name(self.built);
+        if !built.exists() && std::env::var_os("GUESTSCOPE_DISPOSABLE").is_some() {
+            skipped(name, "static programs load no library");
+            return None;
+        }
+        assert!(built.exists(), "build it with `--example {}`: {}", self.example, built.display());
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let library = folder.path().join(self.library);
+        std::fs::copy(built, &library).expect("the folder is ours");
+        Some((folder, library))
     }
-    let seen = case.run()?;
-    seen.check();
-    seen.check_no_losses();
-    Some(seen)
+
+    /// A run of this case with probes in the stub; the program is given the stub and these words.
+    fn seen(self, name: &'static str, words: &[&str], is_raw: bool) -> Option<Seen> {
+        let (_folder, library) = self.copied(name)?;
+        let mut case = Case::new(name).driver(library);
+        case = words.iter().fold(case, |case, word| case.argument(*word));
+        if is_raw {
+            case = case.by_file("/sys/kernel/btf/vmlinux");
+        }
+        let seen = case.run()?;
+        seen.check();
+        seen.check_no_losses();
+        Some(seen)
+    }
 }
 
 /// What the program noted of a phase: inside the stub, and around its calls.
@@ -87,10 +107,10 @@ fn compare(seen: &Seen, name: &str, number: u64) {
 #[case::blocking_without_types("driver_blocks", true)]
 fn waits_inside_a_driver_are_for_the_device(#[case] name: &'static str, #[case] is_raw: bool) {
     up_to_three_times(|| {
-        let Some(seen) = seen(name, is_raw) else { return };
+        let Some(seen) = CUDA.seen(name, &[], is_raw) else { return };
         compare(&seen, name, 1);
         let phase = seen.request(1);
-        assert_eq!(phase.counts.gpu_wait, CALLS);
+        assert_eq!((phase.counts.gpu_wait, phase.counts.gpu_unreturned), (CALLS, 0));
         agreement::holds(waited_ns(phase) >= CALLS * CALL_NS * 95 / 100, || format!("{phase:?}"));
         let gpu_ns = phase.accounts.get(Account::Gpu);
         match name {
@@ -106,12 +126,44 @@ fn waits_inside_a_driver_are_for_the_device(#[case] name: &'static str, #[case] 
     });
 }
 
-#[test]
-fn copies_have_their_bytes_and_whether_they_blocked() {
+/// As the sources of these libraries have them; what they do on a card was never seen.
+#[rstest]
+#[case::hip(HIP, &[
+    "hipDeviceSynchronize", "hipCtxSynchronize", "hipStreamSynchronize", "hipStreamSynchronize_spt",
+    "hipEventSynchronize",
+])]
+#[case::level_zero(LEVEL_ZERO, &[
+    "zeCommandQueueSynchronize", "zeCommandListHostSynchronize", "zeFenceHostSynchronize",
+    "zeEventHostSynchronize",
+])]
+fn functions_of_stubs_of_other_drivers_wait_for_the_device(#[case] stub: Stub, #[case] functions: &[&str]) {
     up_to_three_times(|| {
-        let Some(seen) = seen("driver_copies", false) else { return };
+        let Some(seen) = stub.seen("driver_by_name", functions, false) else { return };
+        let phases = functions.iter().flat_map(|name| [(name, "spins"), (name, "sleeps")]);
+        for (number, (name, way)) in (1..).zip(phases) {
+            compare(&seen, name, number);
+            let phase = seen.request(number);
+            let text = || format!("{name} {way}: {phase:?}");
+            assert_eq!((phase.counts.gpu_wait, phase.counts.gpu_unreturned), (CALLS, 0), "{}", text());
+            agreement::holds(waited_ns(phase) >= CALLS * CALL_NS * 95 / 100, text);
+            let gpu_ns = phase.accounts.get(Account::Gpu);
+            if way == "spins" {
+                assert_eq!(gpu_ns, 0, "{}", text());
+            } else {
+                agreement::holds(gpu_ns >= CALLS * CALL_NS * 9 / 10, text);
+            }
+        }
+    });
+}
+
+#[rstest]
+#[case::of_cuda(CUDA, &["cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"])]
+#[case::of_hip(HIP, &["hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync"])]
+fn copies_have_their_bytes_and_whether_they_blocked(#[case] stub: Stub, #[case] functions: &[&str]) {
+    up_to_three_times(|| {
+        let Some(seen) = stub.seen("driver_copies", functions, false) else { return };
         for number in [1, 2] {
-            compare(&seen, "driver_copies", number);
+            compare(&seen, stub.library, number);
         }
         let [blocking, at_once] = [1, 2].map(|number| seen.request(number).counts);
         for (counts, bytes) in [(blocking, 1 << 20), (at_once, 64)] {
@@ -130,24 +182,10 @@ fn copies_have_their_bytes_and_whether_they_blocked() {
 #[test]
 fn many_threads_wait_at_once() {
     up_to_three_times(|| {
-        let Some(seen) = seen("driver_of_many", false) else { return };
+        let Some(seen) = CUDA.seen("driver_of_many", &[], false) else { return };
         for number in 1..=32 {
             compare(&seen, "driver_of_many", number);
             assert_eq!(seen.request(number).counts.gpu_wait, CALLS);
-        }
-    });
-}
-
-/// A slot whose last thread ended inside a call is used again.
-#[test]
-fn a_thread_that_ends_inside_leaves_nothing_behind() {
-    up_to_three_times(|| {
-        let Some(seen) = seen("driver_exits", false) else { return };
-        for number in 1..=4 {
-            let phase = seen.request(number);
-            assert_eq!(phase.accounts.get(Account::Gpu), 0, "{phase:?}");
-            assert!(phase.accounts.get(Account::Sleep) >= 5_000_000, "{phase:?}");
-            assert_eq!(phase.counts.cpu_gpu_ns, 0);
         }
     });
 }
