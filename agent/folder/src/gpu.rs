@@ -79,9 +79,26 @@ pub struct GpuDevice {
     /// Whether an observed process used it; none where the driver shows no process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_used: Option<bool>,
+    /// Processes that held its memory, those first that held most; only if an observed one held some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<GpuHolder>,
     /// Errors that its driver reported, the first ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<GpuFault>,
+}
+
+/// A process that held memory of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuHolder {
+    /// Process ID.
+    pub pid: u32,
+    /// Its name; untrusted.
+    pub comm: String,
+    /// The most that it held, bytes.
+    pub memory_bytes: u64,
+    /// Whether it was observed.
+    pub is_observed: bool,
 }
 
 /// An error of a device.

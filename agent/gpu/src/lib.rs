@@ -100,7 +100,11 @@ pub fn look(driver: &Driver) -> Result<GpuRecord, String> {
                 match gpus.next().await {
                     News::Known(hello) => return Ok(record(&hello)),
                     News::Over(why) => return why.map_or_else(|| Ok(GpuRecord::default()), Err),
-                    News::Reading(_) | News::Processes(_) | News::Error(_) | News::Trouble(_) => {}
+                    News::Reading(_)
+                    | News::Processes(_)
+                    | News::Memory(_)
+                    | News::Error(_)
+                    | News::Trouble(_) => {}
                 }
             }
         };

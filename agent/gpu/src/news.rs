@@ -1,7 +1,7 @@
 //! News from the NVML process, and its texts as far as they are believed.
 
 use guestscope_base::untrusted;
-use guestscope_model::phase::{GpuError, GpuProcesses, GpuReading};
+use guestscope_model::phase::{GpuError, GpuMemory, GpuProcesses, GpuReading};
 use guestscope_nvml::Hello;
 
 /// News from the NVML process.
@@ -13,6 +13,8 @@ pub enum News {
     Reading(GpuReading),
     /// What processes used of one device.
     Processes(GpuProcesses),
+    /// What processes hold of one device's memory.
+    Memory(GpuMemory),
     /// An error of one device.
     Error(GpuError),
     /// A trouble that leaves the rest intact, for people, such as a lost device.

@@ -17,7 +17,9 @@ use std::{
     time::Duration,
 };
 
-use guestscope_nvml::{DeviceError, Failed, MOST_DEVICES, MOST_PROCESSES, Message, Processes, Sample};
+use guestscope_nvml::{
+    DeviceError, Failed, MOST_DEVICES, MOST_PROCESSES, Memory, Message, Processes, Sample,
+};
 use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
     sys::{
@@ -40,7 +42,7 @@ use super::{
 };
 use crate::{
     carried, guarded,
-    phase::{GpuError, GpuProcesses, GpuReading},
+    phase::{GpuError, GpuMemory, GpuProcesses, GpuReading},
     privileges,
 };
 
@@ -206,6 +208,7 @@ impl NvmlProcess {
             Ok(Message::Processes(told)) => {
                 self.is_known(told.device).then(|| News::Processes(processes(&told)))
             }
+            Ok(Message::Memory(told)) => self.is_known(told.device).then(|| News::Memory(memory(&told))),
             Ok(Message::Error(DeviceError { at_ns, device, xid })) => {
                 let error = GpuError { time_ns: at_ns, device, xid };
                 self.is_known(device).then_some(News::Error(error))
@@ -294,6 +297,11 @@ fn processes(told: &Processes) -> GpuProcesses {
         device: told.device,
         list: used.map(|one| (one.pid, u64::from(one.sm_percent.min(100)))).collect(),
     }
+}
+
+fn memory(told: &Memory) -> GpuMemory {
+    let held = told.list.iter().take(MOST_PROCESSES);
+    GpuMemory { device: told.device, list: held.map(|one| (one.pid, one.bytes)).collect() }
 }
 
 fn reading(sample: &Sample) -> GpuReading {

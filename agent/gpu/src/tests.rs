@@ -65,20 +65,24 @@ async fn it_introduces_itself_once_and_tells_of_what_it_named() {
         r#"printf '{used}{}{{"pid":7,"sm_percent":400}}]}}}}\n'"#,
         r#"{"pid":7,"sm_percent":1},"#.repeat(99)
     );
+    let memory = r#"{"memory":{"at_ns":1,"device":'$device',"list":["#;
+    let memory =
+        format!(r#"printf '{memory}{}{{"pid":7,"bytes":9}}]}}}}\n'"#, r#"{"pid":7,"bytes":1},"#.repeat(99));
     let error = "printf '{\"error\":{\"at_ns\":1,\"device\":'$device',\"xid\":79}}\n'";
     let trouble = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '{\"failed\":{\"what\":\"x\"}}\n'; done";
     let script = format!(
-        "{hello}\n{hello}\nfor device in 0 1 4000000000; do {sample}; {used}; {error}; done\n{trouble}\n"
+        "{hello}\n{hello}\nfor device in 0 1 4000000000; do {sample}; {used}; {memory}; {error}; done\n{trouble}\n"
     );
     fs::write(&path, script).unwrap();
     let mut gpus = of(NvmlProcess::of_script(&path, Duration::from_secs(20)).unwrap());
     let (mut known, mut devices, mut troubles) = (0, Vec::new(), 0);
-    let (mut lists, mut errors) = (Vec::new(), Vec::new());
+    let (mut lists, mut held, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         match gpus.next().await {
             News::Known(_) => known += 1,
             News::Reading(reading) => devices.push(reading.device),
             News::Processes(told) => lists.push((told.device, told.over_ns, told.list.len())),
+            News::Memory(told) => held.push((told.device, told.list.len())),
             News::Error(error) => errors.push((error.device, error.xid)),
             News::Trouble(_) => troubles += 1,
             News::Over(_) => break,
@@ -86,6 +90,7 @@ async fn it_introduces_itself_once_and_tells_of_what_it_named() {
     }
     assert_eq!((known, devices, troubles), (1, vec![1], 8));
     assert_eq!(lists, [(1, 1_000_000_000, 64)]);
+    assert_eq!(held, [(1, 64)]);
     assert_eq!(errors, [(1, Some(79))]);
 }
 
@@ -180,7 +185,7 @@ async fn a_library_that_cannot_be_loaded_is_named() {
                 return;
             }
             News::Trouble(_) => {}
-            News::Known(_) | News::Reading(_) | News::Processes(_) | News::Error(_) => {
+            News::Known(_) | News::Reading(_) | News::Processes(_) | News::Memory(_) | News::Error(_) => {
                 panic!("there is nothing to tell")
             }
         }

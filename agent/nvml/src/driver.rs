@@ -8,13 +8,14 @@
 use std::{cell::Cell, cmp::Reverse, collections::BTreeMap, ffi::OsStr, mem};
 
 use guestscope_nvml::{
-    Device, DeviceError, MOST_PROCESSES, PCIE_EVERY, ProcessUse, Processes, Sample, Virtualization,
+    Device, DeviceError, MOST_PROCESSES, Memory, PCIE_EVERY, ProcessMemory, ProcessUse, Processes, Sample,
+    Virtualization,
 };
 use nvml_wrapper::{
     EventSet, Nvml,
     bitmasks::{InitFlags, event::EventTypes},
     enum_wrappers::device::{Clock, GpuVirtualizationMode, PcieUtilCounter, TemperatureSensor},
-    enums::event::XidError,
+    enums::{device::UsedGpuMemory, event::XidError},
     error::{Bits, NvmlError, nvml_sym, nvml_try},
     struct_wrappers::device::ProcessUtilizationSample,
 };
@@ -102,13 +103,22 @@ impl<'nvml> Gpu<'nvml> {
         // Last, since each takes the driver 20 ms.
         sample.pcie_to_device_bytes_per_s = self.pcie(PcieUtilCounter::Receive)?;
         sample.pcie_from_device_bytes_per_s = self.pcie(PcieUtilCounter::Send)?;
-        self.readings.set(self.readings.get().wrapping_add(1));
         Ok(sample)
     }
 
-    /// PCIe traffic one way, bytes per second, where it is this device's turn: devices take turns.
+    /// This reading is over.
+    pub(crate) fn is_read(&self) {
+        self.readings.set(self.readings.get().wrapping_add(1));
+    }
+
+    /// Whether it is this device's turn to be asked what takes its driver long: devices take turns.
+    fn has_turn(&self) -> bool {
+        self.readings.get() % PCIE_EVERY == self.index % PCIE_EVERY
+    }
+
+    /// PCIe traffic one way, bytes per second, where it is this device's turn.
     fn pcie(&self, way: PcieUtilCounter) -> Result<Option<u64>, NvmlError> {
-        if self.readings.get() % PCIE_EVERY != self.index % PCIE_EVERY {
+        if !self.has_turn() {
             return Ok(None);
         }
         Ok(unless_lost(self.device.pcie_throughput(way))?.map(|kilobytes| u64::from(kilobytes) * 1_000))
@@ -143,6 +153,44 @@ impl<'nvml> Gpu<'nvml> {
         let over_us = if told_us == 0 { SHORTEST_INTERVAL_US } else { newest_us - told_us };
         let over_ns = over_us.min(LONGEST_INTERVAL_US) * NS_PER_US;
         Ok(Some(Processes { at_ns: clock::now_ns(), over_ns, device: self.index, list }))
+    }
+}
+
+impl Gpu<'_> {
+    /// What processes hold of the device's memory, where it is its turn; none where none holds any, or the
+    /// driver does not tell. An error as above.
+    pub(crate) fn memory(&self) -> Result<Option<Memory>, NvmlError> {
+        if !self.has_turn() {
+            return Ok(None);
+        }
+        let lists = [
+            self.device.running_compute_processes(),
+            self.device.running_graphics_processes(),
+            self.device.mps_running_compute_processes(),
+        ];
+        let mut held: BTreeMap<u32, u64> = BTreeMap::new();
+        for list in lists {
+            // A process stands once for each part of a device that it uses (MIG).
+            let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+            for one in unless_lost(list)?.into_iter().flatten() {
+                if let UsedGpuMemory::Used(bytes) = one.used_gpu_memory {
+                    let sum = sums.entry(one.pid).or_default();
+                    *sum = sum.saturating_add(bytes);
+                }
+            }
+            // One that computes and draws has all of its memory in either list.
+            for (pid, bytes) in sums {
+                let most = held.entry(pid).or_default();
+                *most = bytes.max(*most);
+            }
+        }
+        held.retain(|pid, bytes| *pid != 0 && *bytes > 0);
+        let mut list: Vec<ProcessMemory> =
+            held.into_iter().map(|(pid, bytes)| ProcessMemory { pid, bytes }).collect();
+        list.sort_by_key(|one| Reverse(one.bytes));
+        list.truncate(MOST_PROCESSES);
+        let told = Memory { at_ns: clock::now_ns(), device: self.index, list };
+        Ok((!told.list.is_empty()).then_some(told))
     }
 }
 
@@ -186,22 +234,22 @@ fn text(answer: Result<String, NvmlError>) -> Result<Option<String>, NvmlError> 
     Ok(unless_lost(answer)?.map(|text| cleaned(&text)))
 }
 
-struct Memory {
+struct Filled {
     total_bytes: u64,
     used_bytes: u64,
 }
 
 /// Memory by the second version of the query, which exists since driver 510, else by the first.
-fn memory(device: &nvml_wrapper::Device<'_>) -> Result<Memory, NvmlError> {
+fn memory(device: &nvml_wrapper::Device<'_>) -> Result<Filled, NvmlError> {
     match device.memory_info() {
-        Ok(info) => Ok(Memory { total_bytes: info.total, used_bytes: info.used }),
+        Ok(info) => Ok(Filled { total_bytes: info.total, used_bytes: info.used }),
         Err(NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound) => first_memory(device),
         Err(error) => Err(error),
     }
 }
 
 /// Memory by the first version of the query, which the wrapper leaves out.
-fn first_memory(device: &nvml_wrapper::Device<'_>) -> Result<Memory, NvmlError> {
+fn first_memory(device: &nvml_wrapper::Device<'_>) -> Result<Filled, NvmlError> {
     let ask = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
     // SAFETY: the structure is three plain integers, for which zero is a value; the handle is used while its
     // NVML is borrowed and so initialised, and the structure lives across the call.
@@ -210,7 +258,7 @@ fn first_memory(device: &nvml_wrapper::Device<'_>) -> Result<Memory, NvmlError> 
         nvml_try(ask(device.handle(), &raw mut memory))?;
         memory
     };
-    Ok(Memory { total_bytes: memory.total, used_bytes: memory.used })
+    Ok(Filled { total_bytes: memory.total, used_bytes: memory.used })
 }
 
 /// NVML's bit mask unchanged: the wrapper would drop bits that it does not know, and its strict version

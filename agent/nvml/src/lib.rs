@@ -17,7 +17,8 @@ pub use throttle::{CLOCKS_HELD, GPU_IDLE, THROTTLE_REASONS, throttle_words};
 /// endless loop.
 pub const MOST_DEVICES: u32 = 64;
 
-/// Readings of a device from one of its PCIe traffic to the next; devices take turns.
+/// Readings of a device from one of its PCIe traffic, and of the memory of processes, to the next; devices
+/// take turns.
 pub const PCIE_EVERY: u32 = 10;
 
 /// Most processes of one device in a message.
@@ -33,6 +34,8 @@ pub enum Message {
     Sample(Sample),
     /// What processes used of one device, where the driver has new numbers of that.
     Processes(Processes),
+    /// What processes hold of one device's memory; once in [`PCIE_EVERY`] readings, if any holds some.
+    Memory(Memory),
     /// A device had an error.
     Error(DeviceError),
     /// An operation failed.
@@ -160,6 +163,27 @@ pub struct ProcessUse {
     pub sm_percent: u32,
 }
 
+/// What processes hold of one device's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// CLOCK_MONOTONIC when the driver had been asked, ns.
+    pub at_ns: u64,
+    /// [`Device::index`].
+    pub device: u32,
+    /// At most [`MOST_PROCESSES`], those first that hold most.
+    #[serde(default)]
+    pub list: Vec<ProcessMemory>,
+}
+
+/// What a process holds of a device's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMemory {
+    /// Process ID, as the driver tells it to the NVML process.
+    pub pid: u32,
+    /// Bytes.
+    pub bytes: u64,
+}
+
 /// An error of a device that its driver reported while it was watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceError {
@@ -181,7 +205,10 @@ pub struct Failed {
 
 #[cfg(test)]
 mod tests {
-    use super::{Device, DeviceError, Failed, Hello, Message, ProcessUse, Processes, Sample, Virtualization};
+    use super::{
+        Device, DeviceError, Failed, Hello, Memory, Message, ProcessMemory, ProcessUse, Processes, Sample,
+        Virtualization,
+    };
 
     /// One message of each kind, with all values and with none.
     fn messages() -> Vec<Message> {
@@ -224,6 +251,12 @@ mod tests {
                 over_ns: 1,
                 device: 1,
                 list: vec![ProcessUse { pid: 1, sm_percent: 100 }; 2],
+            }),
+            Message::Memory(Memory::default()),
+            Message::Memory(Memory {
+                at_ns: u64::MAX,
+                device: 1,
+                list: vec![ProcessMemory { pid: 1, bytes: u64::MAX }; 2],
             }),
             Message::Error(DeviceError::default()),
             Message::Error(DeviceError { at_ns: u64::MAX, device: 1, xid: Some(79) }),

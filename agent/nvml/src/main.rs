@@ -139,10 +139,12 @@ fn hello<'nvml>(nvml: &'nvml Nvml, count: u32, out: &mut Lines<impl Write>) -> i
 fn sample(gpus: &mut Vec<Gpu<'_>>, out: &mut Lines<impl Write>) -> io::Result<()> {
     let mut left = Vec::with_capacity(gpus.len());
     for gpu in gpus.drain(..) {
-        match gpu.sample().and_then(|sample| Ok((sample, gpu.processes()?))) {
-            Ok((sample, processes)) => {
+        match gpu.sample().and_then(|sample| Ok((sample, gpu.processes()?, gpu.memory()?))) {
+            Ok((sample, processes, memory)) => {
                 out.say(&Message::Sample(sample))?;
                 processes.map_or(Ok(()), |processes| out.say(&Message::Processes(processes)))?;
+                memory.map_or(Ok(()), |memory| out.say(&Message::Memory(memory)))?;
+                gpu.is_read();
                 left.push(gpu);
             }
             Err(error) => {

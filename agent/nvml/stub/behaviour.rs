@@ -15,7 +15,8 @@
 //! | `unsupported`   | no question about a device is supported                                            |
 //! | `no-driver`     | initialisation says that the driver is not loaded                                  |
 //! | `idle`          | works, no device is ever busy; other children of its parent use 1 %                |
-//! | `shared`        | works; process 1 uses 60 % of each device, each other child of its parent 30 %     |
+//! | `shared`        | works; process 1 uses 60 % of each device, each other child of its parent 30 %;    |
+//! |                 | it holds 900 MiB of each device's memory, and each of these 100 MiB                |
 //! | `held`          | works; the power cap halves the clocks; other children of its parent use 30 %      |
 //! | `old-driver`    | as a driver before 510, the second version of the question for memory does not exist |
 //!

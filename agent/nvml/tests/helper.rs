@@ -14,7 +14,9 @@ use std::{
     time::Duration,
 };
 
-use guestscope_nvml::{Device, DeviceError, Hello, Message, PCIE_EVERY, ProcessUse, Sample, Virtualization};
+use guestscope_nvml::{
+    Device, DeviceError, Hello, Message, PCIE_EVERY, ProcessMemory, ProcessUse, Sample, Virtualization,
+};
 use running::{HELPER, PERIOD_MS, Running, behave, command, end_of, stub, until};
 
 const GIB: u64 = 1 << 30;
@@ -101,7 +103,7 @@ fn each_period_reads_each_device_and_says_when() {
 fn what_processes_used_is_said_once_with_its_interval() {
     let running = Running::on_stub("shared");
     running.hello();
-    for over_ns in [166_666_000, 200_000_000, 200_000_000] {
+    for (reading, over_ns) in [166_666_000, 200_000_000, 200_000_000].into_iter().enumerate() {
         for device in [0, 1] {
             let sample = running.sample();
             let told = running.processes();
@@ -109,8 +111,34 @@ fn what_processes_used_is_said_once_with_its_interval() {
             assert_eq!(told.list[0], ProcessUse { pid: 1, sm_percent: 60 });
             assert!(told.list[1..].iter().all(|one| one.sm_percent == 30), "{told:?}");
             assert!(told.at_ns >= sample.at_ns, "{told:?} {sample:?}");
+            if reading == device as usize {
+                running.message();
+            }
         }
     }
+}
+
+/// Each device has its turn, as with PCIe traffic; where nobody holds any, nothing is said.
+#[test]
+fn what_processes_hold_of_the_memory_is_said_in_turns() {
+    let running = Running::on_stub("shared");
+    running.hello();
+    let mut held = Vec::new();
+    for reading in 0..2 * PCIE_EVERY {
+        for device in [0, 1] {
+            let sample = running.sample();
+            running.processes();
+            if reading % PCIE_EVERY != device {
+                continue;
+            }
+            let Message::Memory(told) = running.message() else { panic!("no memory: {reading} {device}") };
+            assert_eq!((told.device, told.list[0]), (device, ProcessMemory { pid: 1, bytes: 900 * MIB }));
+            assert!(told.list[1..].iter().all(|one| one.bytes == 100 * MIB), "{told:?}");
+            assert!(told.at_ns >= sample.at_ns, "{told:?} {sample:?}");
+            held.push(device);
+        }
+    }
+    assert_eq!(held, [0, 1, 0, 1]);
 }
 
 #[test]
@@ -321,6 +349,7 @@ fn a_reader_that_pauses_loses_no_line_and_gets_no_burst() {
                 Message::Sample(sample) => sample,
                 other @ (Message::Hello(_)
                 | Message::Processes(_)
+                | Message::Memory(_)
                 | Message::Error(_)
                 | Message::Failed(_)) => {
                     panic!("no sample: {other:?}")

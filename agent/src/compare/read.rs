@@ -118,7 +118,7 @@ fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, fol
         let what = format!("{}: more than {most}", REQUESTS_COMPARED.what);
         Err(folder::Error::Beyond { path: source.path.clone(), what })
     });
-    let digest = RunDigest::read(counted, folder.manifest().rows.phases, warmup)?;
+    let mut digest = RunDigest::read(counted, folder.manifest().rows.phases, warmup)?;
     let is_torn = requests.torn_end().is_some();
     let mut notes: Vec<String> =
         folder.left_out().iter().map(|left_out| format!("{path}: {left_out}")).collect();
@@ -127,6 +127,8 @@ fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, fol
             "{path}: its slowest requests have too many parts to be kept: nothing is said of its tail"
         ));
     }
+    let gpu = digest.add_gpu_work(|| folder.gpu_work(), || folder.requests_with(Needs::Numbers));
+    notes.extend(gpu.err().map(|error| format!("{path}: work of GPUs is missing: {error}")));
     let (stepped_ns, manifest) = (stepped(folder.manifest()), Arc::new(slim(folder.manifest())));
     Ok(ReadRun { source: source.clone(), manifest, stepped_ns, digest, is_torn, notes })
 }

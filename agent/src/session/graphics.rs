@@ -8,7 +8,7 @@ use crate::{
     gpu::{self, CLOCKS_HELD, Gpus, Hello, News, throttle_words},
     limits::Limit,
     out,
-    phase::{GpuError, GpuProcesses, GpuReading, GpuTally},
+    phase::{GpuError, GpuMemory, GpuProcesses, GpuReading, GpuTally},
     platform::Root,
 };
 
@@ -106,6 +106,11 @@ impl Graphics {
         self.others.used(told, self.had_requests);
     }
 
+    /// Takes what processes hold of a device's memory.
+    pub(super) fn held(&mut self, told: &GpuMemory) {
+        self.others.held(told);
+    }
+
     /// What others and its clocks left of each device.
     pub(super) fn limits(&self) -> Vec<Limit> {
         self.others.limits()
@@ -124,6 +129,7 @@ impl Graphics {
                 let total = tally.total();
                 device.used(&total);
                 device.is_used = self.others.is_used(device.index);
+                device.holders = self.others.holders(device.index);
                 device.throttled_by = throttle_words(total.throttle_reasons).map(str::to_owned).collect();
             }
         }

@@ -1,9 +1,9 @@
-//! What others leave of a graphics processor: processes that are not observed and use it as well, and clocks
-//! that are held down.
+//! What others leave of a graphics processor: processes that are not observed and use it as well, or hold its
+//! memory, and clocks that are held down.
 //!
-//! Yields [`Limit`]s. Only what is read while requests run counts, and only devices that observed processes
-//! use. Where the driver shows no process, as in some containers, no other process is known, and clocks are
-//! those of the only device.
+//! Yields [`Limit`]s, and [`GpuHolder`]s of memory. Of times only what is read while requests run counts, and
+//! only devices that observed processes use. Where the driver shows no process, as in some containers, no
+//! other process is known, and clocks are those of the only device.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,9 +12,10 @@ use std::{
 
 use crate::{
     clock,
+    folder::GpuHolder,
     gpu::{CLOCKS_HELD, GPU_IDLE, Hello, throttle_words},
     limits::{Kind, Limit, Timeline},
-    phase::{GpuProcesses, GpuReading},
+    phase::{GpuMemory, GpuProcesses, GpuReading},
     tasks,
     untrusted::Untrusted,
 };
@@ -40,6 +41,8 @@ pub(super) struct Others {
     processes: HashMap<u32, User>,
     /// By device and process.
     shared: BTreeMap<(u32, u32), Limit>,
+    /// The same.
+    held: BTreeMap<(u32, u32), GpuHolder>,
 }
 
 /// A process that uses a device.
@@ -92,6 +95,11 @@ impl Others {
             let mut shared = std::mem::take(&mut self.shared);
             shared.retain(|&(_, pid), _| !self.is_observed(pid));
             self.shared = shared;
+            let mut held = std::mem::take(&mut self.held);
+            for (&(_, pid), holder) in &mut held {
+                holder.is_observed |= self.is_observed(pid);
+            }
+            self.held = held;
         }
     }
 
@@ -151,6 +159,38 @@ impl Others {
             limit.hit_ns = limit.hit_ns.saturating_add(used_ns);
             limit.when.add(told.time_ns.saturating_sub(told.over_ns / 2), used_ns);
         }
+    }
+
+    /// Takes what processes hold of a device's memory. Only where an observed one is among them, the driver
+    /// surely counts processes as this guest does.
+    pub(super) fn held(&mut self, told: &GpuMemory) {
+        let users: Vec<User> = told.list.iter().map(|&(pid, _)| self.user(pid)).collect();
+        if !users.contains(&User::Observed) {
+            return;
+        }
+        for (&(pid, bytes), user) in told.list.iter().zip(users) {
+            let (is_observed, comm) = match user {
+                User::Observed => (true, name(pid).unwrap_or_default()),
+                User::Stranger(comm) => (false, comm),
+                User::Unknown => continue,
+            };
+            let key = (told.device, pid);
+            if self.held.len() < PROCESSES || self.held.contains_key(&key) {
+                let new = || GpuHolder { pid, comm, ..GpuHolder::default() };
+                let holder = self.held.entry(key).or_insert_with(new);
+                holder.is_observed |= is_observed;
+                holder.memory_bytes = bytes.max(holder.memory_bytes);
+            }
+        }
+    }
+
+    /// The processes that held most of a device's memory, those first.
+    pub(super) fn holders(&self, device: u32) -> Vec<GpuHolder> {
+        let of_device = self.held.range((device, 0)..=(device, u32::MAX));
+        let mut holders: Vec<GpuHolder> = of_device.map(|(_, holder)| holder.clone()).collect();
+        holders.sort_by_key(|holder| std::cmp::Reverse(holder.memory_bytes));
+        holders.truncate(KEPT);
+        holders
     }
 
     /// Whether an observed process uses this device; none where the driver shows no process.

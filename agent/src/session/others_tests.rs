@@ -120,3 +120,42 @@ fn a_device_of_others_is_not_told() {
     assert_eq!(kinds, [Kind::GpuShared, Kind::GpuClock]);
     assert_eq!([0, 1].map(|device| others.is_used(device)), [Some(false), Some(true)]);
 }
+
+fn memory(list: Vec<(u32, u64)>) -> GpuMemory {
+    GpuMemory { device: 1, list }
+}
+
+/// Process, largest memory, and whether it was observed.
+fn holders(others: &Others) -> Vec<(u32, u64, bool)> {
+    others.holders(1).iter().map(|one| (one.pid, one.memory_bytes, one.is_observed)).collect()
+}
+
+/// Where no observed process is among those that hold some, the numbers may be those of the host.
+#[test]
+fn who_holds_memory_is_told_beside_an_observed_process() {
+    let own = std::process::id();
+    let mut others = others(0..=1);
+    others.observe(&[own]);
+    others.held(&memory(vec![(u32::MAX, 90), (1, 60)]));
+    assert_eq!(holders(&others), []);
+    others.held(&memory(vec![(u32::MAX, 90), (1, 60), (own, 30)]));
+    others.held(&memory(vec![(own, 70), (1, 20)]));
+    assert_eq!(holders(&others), [(own, 70, true), (1, 60, false)]);
+    let comm = std::fs::read_to_string("/proc/1/comm").expect("it runs");
+    assert_eq!(others.holders(1)[1].comm, comm.trim_end());
+    assert_eq!(others.holders(0), []);
+    // It turns out to be observed.
+    others.observe(&[1, own]);
+    assert_eq!(holders(&others), [(own, 70, true), (1, 60, true)]);
+}
+
+#[test]
+fn those_that_hold_most_are_kept() {
+    let mut others = others(1..=1);
+    others.processes = (0..1_000).map(|pid| (pid, User::Stranger(String::new()))).collect();
+    others.processes.insert(0, User::Observed);
+    others.held(&memory((0..1_000).map(|pid| (pid, u64::from(pid))).collect()));
+    assert_eq!(others.held.len(), PROCESSES);
+    let most: Vec<u32> = others.holders(1).iter().map(|one| one.pid).collect();
+    assert_eq!(most, [255, 254, 253, 252, 251, 250, 249, 248]);
+}

@@ -12,6 +12,7 @@ impl<F: RecordSource> Session<F> {
                 return self.graphics.add(reading, has_requests);
             }
             News::Processes(told) => return self.graphics.used(&told),
+            News::Memory(told) => return self.graphics.held(&told),
             News::Error(error) => self.graphics.failed(&error),
             News::Known(hello) => self.graphics.known(&hello),
             News::Trouble(what) => out::say(&format!("warning: graphics processors: {what}\n")),

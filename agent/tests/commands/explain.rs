@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use guestscope::phase::{Ending, WARMUP};
+use guestscope::phase::{Ending, GpuWork, GpuWorkKind, WARMUP};
 use insta::assert_snapshot;
 use serde_json::Value;
 
@@ -57,6 +57,47 @@ fn what_is_no_run_folder() {
     assert_snapshot!(
         explain(&folder.join("phases.parquet"), &[], 2).replace(&folder.display().to_string(), "FOLDER")
     );
+}
+
+/// A folder of these requests with a kernel of each, and a window from the 11th on.
+fn with_gpu_work() -> (tempfile::TempDir, std::path::PathBuf) {
+    let requests = usual(30);
+    let (parent, mut folder) = written(&requests);
+    for request in &requests {
+        let root = request.root();
+        let (start_ns, process) = (root.start_ns + 2_000_000, root.thread.tgid);
+        folder.append_gpu_work(&GpuWork {
+            name: "gemm".into(),
+            process,
+            start_ns,
+            end_ns: start_ns + 1_000_000,
+            phase: Some(root.id),
+            root: Some(root.id),
+            ..GpuWork::default()
+        });
+    }
+    let start_ns = requests[10].root().start_ns;
+    let end_ns = start_ns + 60_000_000_000;
+    let window = GpuWork { kind: GpuWorkKind::Window, process: 10, start_ns, end_ns, ..GpuWork::default() };
+    folder.append_gpu_work(&window);
+    let closed = folder.close(|_| {}, &mut |_| (None, None), &mut |_, _| {}).unwrap();
+    (parent, closed.path)
+}
+
+#[test]
+fn a_request_within_a_window_has_its_gpu_work() {
+    let (_parent, folder) = with_gpu_work();
+    let of = |number: &str| explain(&folder, &["--request", number], 0);
+    let (inside, outside) = (of("14"), of("4"));
+    let words = inside.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = "(GPU) 1 kernel took 1.00 ms (mean 1.00 in 1.00 ms); the GPU did nothing";
+    assert!(words.contains(told), "{inside}");
+    assert!(words.contains("longest: gemm 1.00 ms"), "{inside}");
+    assert!(!outside.contains("(GPU)"), "{outside}");
+    fs::write(folder.join("gpu_work.parquet"), "PAR1").unwrap();
+    let damaged = of("14");
+    assert_eq!(damaged.matches("work of GPUs is missing").count(), 1, "{damaged}");
+    assert!(!damaged.contains("(GPU)"), "{damaged}");
 }
 
 fn change_manifest(folder: &Path, change: impl FnOnce(&mut Value)) {

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use guestscope::{
     folder::{ClockPair, CreateOptions, Manifest, RunFolder},
-    phase::{Accounts, Counts, Ending, Helpers, Phase, PhaseKind, Request, ThreadId, TraceIds, Wait},
+    phase::{
+        Accounts, Counts, Ending, GpuWork, GpuWorkKind, Helpers, Phase, PhaseKind, Request, ThreadId,
+        TraceIds, Wait,
+    },
 };
 use guestscope_contract::{Account, Source};
 use rand_xoshiro::{
@@ -34,6 +37,10 @@ pub(crate) struct Made {
     pub(crate) runq_ns: u64,
     /// Time of an inference in a lock, ns.
     pub(crate) lock_ns: u64,
+    /// Time of an inference asleep until a GPU was done, ns.
+    pub(crate) gpu_ns: u64,
+    /// What a GPU did for an inference, if that was recorded.
+    pub(crate) gpu: Option<Work>,
     /// Throttled time of every tenth request, ns.
     pub(crate) throttled_ns: u64,
     /// Whether requests in the first third of a run take half as long again.
@@ -44,6 +51,17 @@ pub(crate) struct Made {
     pub(crate) ends: bool,
     /// Puts limits into the manifest.
     pub(crate) limits: fn(&mut Manifest),
+}
+
+/// Work of a GPU for each inference.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    /// Time of each of five kernels, ns.
+    pub(crate) kernel_ns: u64,
+    /// Time of a copy of 77 MB, ns.
+    pub(crate) copy_ns: u64,
+    /// Requests in the window: the first ones.
+    pub(crate) windowed: u64,
 }
 
 impl Default for Made {
@@ -58,6 +76,8 @@ impl Default for Made {
             cpu_ns: 20_000_000,
             runq_ns: 0,
             lock_ns: 0,
+            gpu_ns: 0,
+            gpu: None,
             throttled_ns: 0,
             warms_up: false,
             waits: 0,
@@ -67,6 +87,9 @@ impl Default for Made {
     }
 }
 
+/// Start of a run, and from one request's start to the next, ns.
+const BEGIN_NS: u64 = 5_000_000_000;
+const APART_NS: u64 = 100_000_000;
 /// The constant that SplitMix64 adds to its state for each number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -79,10 +102,8 @@ fn drawn(seed: u64, number: u64) -> f64 {
 impl Made {
     /// Makes a run folder below `parent`. `turn` decides its start time and its random numbers.
     pub(crate) fn write(&self, parent: &Path, turn: u64) -> PathBuf {
-        let start = ClockPair {
-            monotonic_ns: 5_000_000_000,
-            wall_ns: 1_795_249_821_000_000_000 + turn * 60_000_000_000,
-        };
+        let start =
+            ClockPair { monotonic_ns: BEGIN_NS, wall_ns: 1_795_249_821_000_000_000 + turn * 60_000_000_000 };
         let mut manifest = Manifest::new([turn as u8; 16], self.name, start);
         (self.limits)(&mut manifest);
         self.scenario.clone_into(&mut manifest.scenario);
@@ -106,9 +127,15 @@ impl Made {
             for wait in self.waits_of(&request) {
                 folder.append_wait(&wait);
             }
+            for work in self.gpu.iter().flat_map(|work| work.of(&request, jitter)) {
+                folder.append_gpu_work(&work);
+            }
             if number % 1_000 == 999 {
                 folder.flush();
             }
+        }
+        if let Some(work) = self.gpu {
+            folder.append_gpu_work(&work.window());
         }
         // Each process is a phase as well, whether it marked requests or not.
         let mut process = phase(u64::MAX, None, "serve", 4_900_000_000, &[(Account::Cpu, 90_000_000)]);
@@ -161,9 +188,10 @@ impl Made {
             (Account::Cpu, scaled(self.cpu_ns)),
             (Account::Runq, scaled(self.runq_ns)),
             (Account::Lock, scaled(self.lock_ns)),
+            (Account::Gpu, scaled(self.gpu_ns)),
             (Account::Throttled, throttled_ns),
         ];
-        let begin_ns = 5_000_000_000 + number * 100_000_000;
+        let begin_ns = BEGIN_NS + number * APART_NS;
         let mut phases = vec![phase(id, None, "request", begin_ns, &[])];
         let mut at_ns = begin_ns;
         let parts: [(&str, &[(Account, u64)]); 3] = [
@@ -185,6 +213,38 @@ impl Made {
         }
         phases[0].request = number;
         Request { phases }
+    }
+}
+
+impl Work {
+    /// Of one request: a copy, then the kernels, one after the other.
+    fn of(self, request: &Request, jitter: f64) -> Vec<GpuWork> {
+        let inference = &request.phases[2];
+        let copy = (GpuWorkKind::Copy, "host to device", 77_000_000, self.copy_ns);
+        let kernels = (0..5).map(|_| (GpuWorkKind::Kernel, "gemm", 0, self.kernel_ns));
+        let mut at_ns = inference.start_ns;
+        let piece = |(kind, name, bytes, ns): (GpuWorkKind, &str, u64, u64)| {
+            let start_ns = at_ns;
+            at_ns += (ns as f64 * jitter) as u64;
+            GpuWork {
+                kind,
+                name: name.into(),
+                process: inference.thread.tgid,
+                thread: inference.thread.tid,
+                start_ns,
+                end_ns: at_ns,
+                phase: Some(inference.id),
+                root: Some(inference.root),
+                bytes,
+                ..GpuWork::default()
+            }
+        };
+        std::iter::once(copy).chain(kernels).map(piece).collect()
+    }
+
+    fn window(self) -> GpuWork {
+        let (start_ns, end_ns) = (BEGIN_NS, BEGIN_NS + self.windowed * APART_NS);
+        GpuWork { kind: GpuWorkKind::Window, process: 10, start_ns, end_ns, ..GpuWork::default() }
     }
 }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod browser;
+mod gpu;
 mod limits;
 mod made;
 mod page;

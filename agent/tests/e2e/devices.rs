@@ -74,6 +74,22 @@ fn what_a_library_tells_is_kept_and_told() {
     assert!(command(&["report"]).contains("GPU 1 busy"));
 }
 
+/// Who holds memory is kept, with those that are not observed.
+#[rstest]
+#[case::shared("shared", true)]
+#[case::alone("held", false)]
+fn who_holds_memory_is_kept(#[case] behaviour: &str, #[case] is_shared: bool) {
+    let Some(ground) = Ground::new("devices::who_holds_memory_is_kept") else { return };
+    let done = observed(&ground, behaviour).finish().expect(0);
+    let summary = done.summary();
+    let holders = summary["gpu"]["devices"][0]["holders"].as_array().expect("there are some");
+    let of = |observed: bool| holders.iter().filter(move |one| one["is_observed"] == observed);
+    assert!(of(true).all(|one| one["memory_bytes"] == 100 << 20) && of(true).count() >= 1, "{holders:?}");
+    let strangers: Vec<_> = of(false).map(|one| (&one["pid"], &one["memory_bytes"])).collect();
+    let expected = (&Value::from(1), &Value::from(900 << 20));
+    assert_eq!(strangers, if is_shared { vec![expected] } else { Vec::new() }, "{holders:?}");
+}
+
 /// An error of a device is told when it comes, and kept.
 #[test]
 fn an_error_of_a_device_is_told() {

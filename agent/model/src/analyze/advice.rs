@@ -63,6 +63,10 @@ pub const LAUNCH: &str = "gpu.launch";
 pub const GPU_BUSY: &str = "gpu.busy";
 /// Key of the advice on those that copy for much of the time.
 pub const GPU_COPY: &str = "gpu.copy";
+/// Key of the advice on kernels that take longer on one platform than on another.
+pub const GPU_BUSY_LONGER: &str = "gpu.busy.longer";
+/// The same on copies.
+pub const GPU_COPY_LONGER: &str = "gpu.copy.longer";
 /// Key of the advice on those that wait for input.
 pub const INPUT: &str = "gpu.input";
 /// Key of the advice on moves between caches.

@@ -41,8 +41,16 @@ const OF_SPINNERS: [&str; 2] = [SPINNING, OWN_SPINNING];
 /// Those on a phase and on a system call with names of their own.
 const OF_NAMES: [&str; 3] = [COLLECTOR, YIELDS, SPINNING_AS_TOLD];
 /// Those on graphics processors that are kept waiting, busy, shared or slow.
-const OF_DEVICES: [&str; 6] =
-    [LAUNCH, INPUT, GPU_BUSY, GPU_COPY, Kind::GpuShared.name(), Kind::GpuClock.name()];
+const OF_DEVICES: [&str; 8] = [
+    LAUNCH,
+    INPUT,
+    GPU_BUSY,
+    GPU_COPY,
+    GPU_BUSY_LONGER,
+    GPU_COPY_LONGER,
+    Kind::GpuShared.name(),
+    Kind::GpuClock.name(),
+];
 /// Those on requests without an end.
 const OF_HUNG: [&str; 3] = [ALONE, FORKED, DEADLOCK];
 

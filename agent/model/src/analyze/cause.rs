@@ -98,6 +98,11 @@ impl Cause {
             .chain(Overlay::ALL.into_iter().map(Cause::Overlay))
     }
 
+    /// Whether a thread waits for a graphics processor, asleep or on a CPU.
+    pub const fn waits_for_gpu(self) -> bool {
+        matches!(self, Cause::Account(Account::Gpu) | Cause::InDriver)
+    }
+
     /// Samples that speak for it; none for what is not known by samples.
     pub(super) const fn samples(self) -> Option<Metric> {
         match self {

@@ -1,6 +1,6 @@
 //! What the GPU did for most of the time of phases, by the sums of their recorded work.
 
-use super::{gpu_work::PhaseWork, headline::ENOUGH_REQUESTS};
+use super::{advice, gpu_work::PhaseWork, headline::ENOUGH_REQUESTS};
 
 /// Part of the time of requests from which on copies are what takes it.
 const COPYING: f64 = 0.3;
@@ -14,6 +14,24 @@ pub enum Bound {
     Busy,
     /// Memory was copied.
     Copy,
+}
+
+impl Bound {
+    /// The cause's name in reports, and the key of the advice on it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bound::Busy => advice::GPU_BUSY,
+            Bound::Copy => advice::GPU_COPY,
+        }
+    }
+
+    /// The key of the advice where it takes longer on one platform than on another.
+    pub const fn longer(self) -> &'static str {
+        match self {
+            Bound::Busy => advice::GPU_BUSY_LONGER,
+            Bound::Copy => advice::GPU_COPY_LONGER,
+        }
+    }
 }
 
 impl PhaseWork {

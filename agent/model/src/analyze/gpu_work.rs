@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     busy::{Busy, Span},
+    gpu_windows::Windows,
     headline::ENOUGH_REQUESTS,
 };
 use crate::phase::{GpuWork, GpuWorkKind, PhaseKind, Request};
@@ -21,8 +22,6 @@ const NAMES: usize = 64;
 const KERNELS: usize = 4_096;
 /// Kernels that are listed.
 const LISTED: usize = 10;
-/// Most windows; more are left out.
-const WINDOWS: usize = 1 << 16;
 /// Deepest nesting of phases.
 const DEEPEST: usize = 256;
 /// Most pieces of work whose times are held at once; a longer window is looked at in parts.
@@ -129,7 +128,7 @@ impl GpuWorked {
         for row in rows {
             tally.window(&row?);
         }
-        tally.windows.values_mut().for_each(join);
+        tally.windows.join();
         for request in requests()? {
             tally.request(&request?);
         }
@@ -144,9 +143,7 @@ impl GpuWorked {
 #[derive(Default)]
 struct Tally {
     told: GpuWorked,
-    /// Windows by process.
-    windows: BTreeMap<u32, Vec<Span>>,
-    kept: usize,
+    windows: Windows,
     seen: HashMap<u64, Seen>,
     /// Those by process, in the order of their starts.
     by_process: BTreeMap<u32, Vec<Seen>>,
@@ -164,43 +161,13 @@ struct Group {
     fresh: Vec<Span>,
 }
 
-/// Windows that follow each other at once become one.
-fn join(windows: &mut Vec<Span>) {
-    windows.sort_unstable();
-    windows.dedup_by(|next, last| {
-        let is_next = next.0 <= last.1;
-        last.1 = if is_next { last.1.max(next.1) } else { last.1 };
-        is_next
-    });
-}
-
 impl Tally {
     fn window(&mut self, row: &GpuWork) {
-        if !row.is_window() {
-            return;
+        if row.is_window() {
+            add(&mut self.told.lost, row.lost);
+            add(&mut self.told.cost_ns, row.cost_ns);
+            self.windows.add(row);
         }
-        self.told.lost = self.told.lost.saturating_add(row.lost);
-        self.told.cost_ns = self.told.cost_ns.saturating_add(row.cost_ns);
-        let windows = self.windows.entry(row.process).or_default();
-        // What was asked for meanwhile is not all there.
-        if row.lost > 0 || row.end_ns <= row.start_ns {
-            return;
-        }
-        match windows.last_mut().filter(|last| last.1 == row.start_ns) {
-            Some(last) => last.1 = row.end_ns.max(last.1),
-            None if self.kept < WINDOWS => {
-                windows.push((row.start_ns, row.end_ns));
-                self.kept += 1;
-            }
-            None => {}
-        }
-    }
-
-    /// Whether an interval lies within one window of a process.
-    fn is_inside(&self, process: u32, span: Span) -> bool {
-        let Some(windows) = self.windows.get(&process) else { return false };
-        let after = windows.partition_point(|window| window.0 <= span.0);
-        after.checked_sub(1).is_some_and(|at| windows[at].1 >= span.1)
     }
 
     fn request(&mut self, request: &Request) {
@@ -211,7 +178,7 @@ impl Tally {
                 continue;
             }
             let process = phase.thread.tgid;
-            if !self.is_inside(process, span) {
+            if !self.windows.have(process, span) {
                 continue;
             }
             let Some(name) = self.name(&phase.name, phase.kind == PhaseKind::Request) else { continue };
@@ -287,12 +254,9 @@ impl Tally {
 
     fn kernel(&mut self, row: &GpuWork) {
         add(&mut self.told.kernels_ns, row.duration_ns());
-        if !self.kernels.contains_key(&row.name) && self.kernels.len() >= KERNELS {
-            return;
+        if self.kernels.contains_key(&row.name) || self.kernels.len() < KERNELS {
+            self.kernels.entry(row.name.clone()).or_default().add(row);
         }
-        let kernel = self.kernels.entry(row.name.clone()).or_default();
-        kernel.count += 1;
-        add(&mut kernel.sum_ns, row.duration_ns());
     }
 
     /// A window of a process is over: it goes on with the last one, or that one is looked at.
@@ -328,25 +292,37 @@ impl Tally {
             self.busy(process, &held, window);
         }
         let Self { mut told, windows, kernels, .. } = self;
-        let windows = windows.values().flatten();
-        told.windows = windows.clone().count() as u64;
-        told.windows_ns =
-            windows.map(|window| window.1.saturating_sub(window.0)).fold(0, u64::saturating_add);
+        (told.windows, told.windows_ns) = windows.sums();
         told.phases.sort_by_key(|phase| !phase.is_request);
         let named = |(name, kernel)| KernelWork { name, ..kernel };
-        told.kernels = kernels.into_iter().map(named).collect();
-        told.kernels.sort_by(|a, b| (b.sum_ns, a.name.stored()).cmp(&(a.sum_ns, b.name.stored())));
-        told.kernels.truncate(LISTED);
+        told.kernels = longest(kernels.into_iter().map(named), LISTED);
         told
     }
+}
+
+/// The kernels that took longest, longest first.
+pub(super) fn longest(kernels: impl Iterator<Item = KernelWork>, most: usize) -> Vec<KernelWork> {
+    let mut longest: Vec<KernelWork> = kernels.collect();
+    longest.sort_by(|a, b| (b.sum_ns, a.name.stored()).cmp(&(a.sum_ns, b.name.stored())));
+    longest.truncate(most);
+    longest
 }
 
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
+impl KernelWork {
+    /// Adds a run of it.
+    pub(super) fn add(&mut self, row: &GpuWork) {
+        self.count += 1;
+        add(&mut self.sum_ns, row.duration_ns());
+    }
+}
+
 impl PhaseWork {
-    fn add(&mut self, row: &GpuWork) {
+    /// Adds work that was asked for.
+    pub(super) fn add(&mut self, row: &GpuWork) {
         match row.kind {
             GpuWorkKind::Kernel | GpuWorkKind::Graph => {
                 self.kernels += 1;

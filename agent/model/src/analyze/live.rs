@@ -67,6 +67,13 @@ impl Live {
         kind.observe(latency_ns(request), &request_split(request))
     }
 
+    /// Duration of the typical request of this one's name so far, ns; none before there is one.
+    pub fn typical_ns(&self, request: &Request) -> Option<u64> {
+        let kind = self.kinds.get(&request.root().name)?;
+        let typical_ns = u64::try_from(kind.standard.typical.total_ns()).ok()?;
+        (kind.latencies.count() >= WARM_REQUESTS && typical_ns > 0).then_some(typical_ns)
+    }
+
     /// Progress of the run.
     pub fn progress(&self) -> LiveProgress {
         let wall_ns = self.first_start_ns.map_or(0, |first| self.last_end_ns.saturating_sub(first));

@@ -24,6 +24,7 @@ pub mod compare;
 mod evidence;
 pub mod explain;
 pub mod gpu_bound;
+mod gpu_windows;
 pub mod gpu_work;
 mod headline;
 mod helped;
@@ -64,6 +65,7 @@ pub use rows::{Row, RowKind};
 pub use split::{Parts, Split, Sums};
 pub use starved::{Starved, Starver, starved};
 pub use summary::{Group, Summary};
+pub use tally::request_split;
 pub use threads::{OTHER_THREADS, Role, ThreadGroup, ThreadGroups, is_active};
 pub use tree::{COLLECTION, OTHER_PHASES, OTHER_REQUESTS, OUTSIDE};
 

@@ -199,7 +199,7 @@ impl GroupTally {
 }
 
 /// Latency of a request, split by account.
-pub(super) fn request_split(request: &Request) -> Split {
+pub fn request_split(request: &Request) -> Split {
     let mut split = Split::of(request.root());
     for queue in request.phases.iter().filter(|phase| phase.kind == PhaseKind::Queue) {
         split.add(&Split::of(queue));

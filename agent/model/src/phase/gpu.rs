@@ -56,6 +56,15 @@ pub struct GpuProcesses {
     pub list: Vec<(u32, u64)>,
 }
 
+/// What processes hold of one device's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuMemory {
+    /// Device number, as its driver counts.
+    pub device: u32,
+    /// Process IDs, and what each holds, bytes; those first that hold most.
+    pub list: Vec<(u32, u64)>,
+}
+
 /// An error of a device that its driver reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuError {

@@ -61,7 +61,7 @@ pub use guestscope_contract::metrics::{COUNTS, Counts, KEPT, Metric, Quantity};
 pub use self::{
     accounts::Accounts,
     ender::waits_for_address_space,
-    gpu::{GpuError, GpuProcesses, GpuReading, GpuReadings, GpuTally, GpuUse},
+    gpu::{GpuError, GpuMemory, GpuProcesses, GpuReading, GpuReadings, GpuTally, GpuUse},
     gpu_work::{GpuWork, GpuWorkKind},
     helped::{HelperWait, Helpers},
     limits::{Limits, MOST_PHASES_PER_REQUEST, OPEN_REQUESTS, PHASES_PER_REQUEST},

@@ -126,10 +126,7 @@ pub(super) fn line(page: &mut Page, group: &Group, told: Option<&GpuWorked>) -> 
 
 /// The same with advice.
 pub(super) fn line_and_advice(page: &mut Page, group: &Group, told: Option<&GpuWorked>) {
-    let key = line(page, group, told).map(|bound| match bound {
-        Bound::Busy => advice::GPU_BUSY,
-        Bound::Copy => advice::GPU_COPY,
-    });
+    let key = line(page, group, told).map(Bound::name);
     if let Some(advice) = key.and_then(advice::for_cause) {
         health_lines::advice(page, "advice", &advice.text, &advice.source);
     }

@@ -7,7 +7,7 @@
 use guestscope_contract::Account;
 
 use super::{
-    CountChange, Decomposition,
+    CountChange, Decomposition, GpuCause,
     compared::{Compared, Side},
 };
 use crate::analyze::{
@@ -46,13 +46,26 @@ impl Compared {
         let worth = explained.causes.iter().enumerate();
         let worth = worth.filter(|(index, one)| rank((*index, one.difference_ns.value / total)));
         let causes = worth.take(MOST).map(|(_, one)| one.cause);
+        let of_gpu = |one: &GpuCause| {
+            let advice = advice::for_cause(one.bound.longer())?;
+            Some(Advised { cause: one.bound.name(), counts: Vec::new(), advice })
+        };
+        let gpu_causes = self.gpu_causes();
         let of_cause = |cause: Cause| {
             let limit = self.limited(cause).and_then(|difference| self.hit_of(difference));
             let advice = limit.and_then(|limit| advice::for_limit(limit, false));
             let advice = advice.or_else(|| advice::for_cause(self.key(cause, explained)))?;
             Some(Advised { cause: cause.name(), counts: Vec::new(), advice })
         };
-        let mut advised: Vec<Advised<'_>> = causes.filter_map(of_cause).collect();
+        let mut advised: Vec<Advised<'_>> = Vec::new();
+        for cause in causes {
+            // What the GPU did says more than that it was waited for; once, whichever way threads waited.
+            if !cause.waits_for_gpu() || gpu_causes.is_empty() {
+                advised.extend(of_cause(cause));
+            } else if advised.iter().all(|one| one.cause != gpu_causes[0].bound.name()) {
+                advised.extend(gpu_causes.iter().filter_map(of_gpu));
+            }
+        }
         // Counts are of all requests, and say nothing about the slowest.
         let counts = if quantile.is_none() { self.moves() } else { Vec::new() };
         if let Some(advice) = advice::for_cause("migration").filter(|_| !counts.is_empty()) {

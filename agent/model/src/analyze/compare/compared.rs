@@ -3,6 +3,7 @@
 use super::{
     causes::Decomposition,
     counts::{Cost, CountChange},
+    gpu::GpuDifference,
     limits::LimitDifference,
     verdict::{Judged, Overall},
     welch::Interval,
@@ -76,6 +77,8 @@ pub struct Compared {
     /// How much longer the way to peers and back took at least, by the round trips that TCP measured, ns per
     /// request.
     pub round_trip_ns: f64,
+    /// What GPUs did for requests, if both sides recorded it of enough of them.
+    pub gpu: Option<GpuDifference>,
     /// Quantile by quantile.
     pub curve: Vec<CurvePoint>,
     /// Limits that differ from the baseline's.

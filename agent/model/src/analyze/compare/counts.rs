@@ -81,7 +81,7 @@ const fn events(cause: Cause) -> &'static [Metric] {
 }
 
 /// Smallest change of a count that is reported, as a share of the larger side.
-const NOTICEABLE: f64 = 0.02;
+pub(super) const NOTICEABLE: f64 = 0.02;
 
 impl CountChange {
     /// The change as a share of the larger side.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    gpu::GpuDigest,
     kept::Parts,
     profile::{Means, Profile},
 };
@@ -81,6 +82,8 @@ pub struct GroupDigest {
     pub profile: Profile,
     /// The slowest tenth and the slowest hundredth, as far as there are ten such requests.
     pub tails: Vec<Tail>,
+    /// What a GPU did for them, if enough of them lie within windows in which that was recorded.
+    pub gpu: Option<GpuDigest>,
 }
 
 /// The slowest requests of a run.
@@ -333,6 +336,7 @@ impl GroupReading {
             counts: self.counts.map(|sum| sum as f64 / requests.max(1) as f64),
             profile: self.profile(&means),
             tails,
+            gpu: None,
             latencies_ns: self.latencies_ns,
         }
     }

@@ -12,6 +12,7 @@ mod chance;
 mod compared;
 mod counts;
 mod digest;
+mod gpu;
 mod kept;
 mod limited;
 mod limits;
@@ -33,6 +34,7 @@ pub use breakdown::{Breakdown, Quantile, Share, breakdowns};
 pub use causes::{Decomposition, OfCause, Part};
 pub use counts::{Common, Cost, CountChange};
 pub use digest::{GroupDigest, MOST_WARMUP, RunDigest, TAILS, Tail, Warmup};
+pub use gpu::{GpuCause, GpuDifference, GpuDigest, GpuMeans, GpuSide};
 pub use limits::{LimitDifference, PlatformLimit};
 pub use metric::Metric;
 pub use picked::{Pick, Picked, is_told_by, latency_ns};
@@ -123,6 +125,7 @@ fn against(baseline: &Platform, platform: &Platform, verdicts: Verdicts, fold: O
         counts,
         device_ns: more(&[Counted::BlockQueue, Counted::BlockDevice]),
         round_trip_ns: more(&[Counted::NetRoundTrip]),
+        gpu: GpuDifference::of(baseline, platform),
         curve: curve(baseline, platform),
         limits: LimitDifference::all(&baseline.limits, &platform.limits),
     }

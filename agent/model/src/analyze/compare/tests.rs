@@ -2,6 +2,7 @@
 
 mod counted;
 mod exact;
+mod gpu;
 mod priced;
 mod reference;
 mod simulated;

@@ -23,6 +23,7 @@ use super::{
     holders::holders,
     spans::own_spans,
     waits::{Waits, portions},
+    worked::RequestWork,
 };
 
 /// 95 % lie within this many standard deviations.
@@ -47,6 +48,8 @@ pub struct Case {
     pub excess_ns: i64,
     /// Phases whose time outside their children differs from the typical one, largest excess first.
     pub phases: Vec<CasePhase>,
+    /// What a GPU did for it, if it lies within a window in which that was recorded.
+    pub gpu: Option<RequestWork>,
     trail: Trail,
     locks: Locks,
 }
@@ -188,6 +191,7 @@ impl Case {
             locks: Locks::default(),
             trail: Trail::new(request, located, places, &phases, own),
             phases,
+            gpu: None,
         }
     }
 

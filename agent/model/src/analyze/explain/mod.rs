@@ -22,13 +22,14 @@ mod spans;
 mod tail;
 mod waits;
 mod whose;
+mod worked;
 
 #[cfg(test)]
 mod tests;
 
 use std::{collections::HashMap, convert::Infallible};
 
-use crate::phase::{Request, Thread, Wait};
+use crate::phase::{GpuWork, Request, Thread, Wait};
 use crate::untrusted::Untrusted;
 
 use self::reading::Reading;
@@ -48,6 +49,7 @@ pub use self::{
     tail::{Tail, TailCause, TailPart},
     waits::{By, InCall, LongWait, Waits},
     whose::{Circle, Whose},
+    worked::RequestWork,
 };
 
 /// Maximum number of thread names kept from waits: names of programs that are not observed occur nowhere
@@ -230,6 +232,18 @@ impl Explanation {
         let tids = cases.iter().flat_map(|case| case.tids());
         self.threads = tids.filter_map(|tid| Some((tid, names.get(&tid)?.clone()))).collect();
         result
+    }
+
+    /// Reads the work of GPUs twice, and lays it beside the requests that lie within windows.
+    ///
+    /// # Errors
+    /// The first error of a reading: then nothing is added.
+    pub fn add_gpu_work<E, W>(&mut self, work: impl FnMut() -> Result<Option<W>, E>) -> Result<(), E>
+    where
+        W: Iterator<Item = Result<GpuWork, E>>,
+    {
+        let mut cases: Vec<&mut Case> = self.groups.iter_mut().flat_map(|group| &mut group.cases).collect();
+        worked::add(&mut cases, work)
     }
 
     /// Reads the threads of the run for the names of the threads in the evidence.

@@ -7,6 +7,7 @@ mod culprits;
 mod outside;
 mod properties;
 mod shares;
+mod worked;
 
 use std::convert::Infallible;
 

@@ -9,6 +9,7 @@ use super::{
         page::{Emphasis, Page},
         units::{percent, thousands},
     },
+    gpu,
     why::{is_worth_why, path_of, signed, signed_percent},
 };
 
@@ -154,8 +155,9 @@ fn because(page: &Page, one: &OnePlatform) -> Option<String> {
         || "per request".to_owned(),
         |quantile| format!("per request of the slowest {}", percent(1.0 - quantile)),
     );
+    let on_gpu = if first.cause.waits_for_gpu() { gpu::clause(one) } else { String::new() };
     Some(format!(
-        "mostly {}: {} of {} {each} ({}), {path}{}",
+        "mostly {}: {} of {} {each} ({}), {path}{}{on_gpu}",
         first.cause.name(),
         signed(part),
         signed(total),

@@ -17,6 +17,7 @@ use crate::{
 
 use super::{
     super::{json::print, limits::clause},
+    gpu::{self, GpuJson},
     subject::Compared,
 };
 
@@ -69,6 +70,9 @@ struct PlatformJson<'a> {
     costs: Vec<CostJson>,
     counts: Vec<CountJson>,
     curve: Vec<PointJson>,
+    /// What GPUs did for requests, where both sides recorded it of enough of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_work: Option<GpuJson>,
     /// Limits that differ from the baseline's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<LimitJson<'a>>,
@@ -105,7 +109,7 @@ struct JudgedJson {
 }
 
 #[derive(Serialize)]
-struct IntervalJson {
+pub(super) struct IntervalJson {
     value: f64,
     low: Option<f64>,
     high: Option<f64>,
@@ -314,6 +318,7 @@ fn platform_json<'a>(one: &'a OnePlatform, baseline: &Side) -> PlatformJson<'a> 
         costs: one.costs.iter().map(cost_json).collect(),
         counts: one.counts.iter().map(count).collect(),
         curve: one.curve.iter().map(point).collect(),
+        gpu_work: gpu::json(one),
         limits: one.limits.iter().map(|difference| limit_json(one, difference)).collect(),
         advice: advice.pop(),
         further_advice,

@@ -4,6 +4,7 @@
 
 mod answer;
 mod circumstances;
+mod gpu;
 mod json;
 mod subject;
 mod why;

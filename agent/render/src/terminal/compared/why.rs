@@ -19,6 +19,7 @@ use super::super::{
     tables::listed,
     units::{difference, mean_duration, percent, thousands},
 };
+use super::gpu;
 
 /// Most parts of a difference listed.
 const MOST_PARTS: usize = 8;
@@ -87,6 +88,12 @@ pub(super) fn reasons(comparison: &Comparison, one: &OnePlatform) -> Vec<Reason>
     if quantile.is_none() {
         costs(&mut reasons, one);
         counts(&mut reasons, one);
+        // As counts these are of all requests, and say nothing about the slowest.
+        reasons.extend(gpu::lines(one).into_iter().map(|(heading, text)| Reason {
+            heading,
+            indent: 12,
+            words: words(&text, Emphasis::None),
+        }));
     }
     limits(&mut reasons, one);
     let texts = if one.is_emulated(&comparison.baseline) {
@@ -211,7 +218,7 @@ pub(super) fn signed_percent(share: f64) -> String {
 }
 
 /// `+2.30 ms [2.01, 2.59]`: the ends in the unit of the value.
-fn interval(interval: Interval) -> String {
+pub(super) fn interval(interval: Interval) -> String {
     let Some((low, high)) = interval.low.zip(interval.high) else { return signed(interval.value) };
     format!("{} [{}, {}]", signed(interval.value), signed(low), signed(high))
 }
@@ -243,7 +250,8 @@ fn cost_words(cost: &Cost) -> String {
     )
 }
 
-fn number(value: f64) -> String {
+/// A mean number of events.
+pub(super) fn number(value: f64) -> String {
     match value {
         _ if value == 0.0 => "0".to_owned(),
         _ if value < 0.01 => "<0.01".to_owned(),

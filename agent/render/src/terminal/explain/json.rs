@@ -27,6 +27,7 @@ use super::{
     advised::advised,
     facts::{ExplainFacts, ExplainedRun},
     json_waits::{ByJson, CulpritJson, Seen, WaitsJson, by, of_culprit, of_waits},
+    worked::{self, GpuJson},
 };
 
 #[derive(Serialize)]
@@ -139,6 +140,9 @@ struct CaseJson<'a> {
     excess_ns: i64,
     cause: Option<&'static str>,
     phases: Vec<PhaseJson<'a>>,
+    /// What a GPU did for it, if it lies within a window in which that was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_work: Option<GpuJson<'a>>,
 }
 
 #[derive(Serialize)]
@@ -327,6 +331,7 @@ fn case<'a>(case: &'a Case, explanation: &'a Explanation) -> CaseJson<'a> {
         excess_ns: case.excess_ns,
         cause: case.dominant().map(Cause::name),
         phases: case.phases.iter().map(|one| phase(one, explanation, &seen)).collect(),
+        gpu_work: case.gpu.as_ref().map(worked::json),
     }
 }
 

@@ -16,6 +16,7 @@ mod limited;
 mod shown;
 pub(super) mod syscalls;
 mod tail;
+mod worked;
 
 #[cfg(test)]
 mod called_tests;
@@ -23,6 +24,8 @@ mod called_tests;
 mod held_up_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod worked_tests;
 
 use crate::untrusted::Shown as _;
 use crate::{
@@ -217,6 +220,7 @@ fn render_case(page: &mut Page, case: &Case, group: &Group, run: ExplainedRun<'_
         }
         render_phase(page, phase, columns, &context);
     }
+    worked::line(page, case, group, facts, columns);
 }
 
 /// Digits of a trace ID that identify it among the others, as in Jaeger's list of traces.

@@ -58,6 +58,7 @@ fn platform(chance: &mut Chance, world: World, label: &str, ratio: f64) -> Platf
             counts: [0.0; crate::phase::COUNTS],
             profile: Profile::default(),
             tails: Vec::new(),
+            gpu: None,
         };
         Run { start_ns: index as u64, is_emulated: false, requests }
     };
