@@ -70,6 +70,9 @@ enum Command {
     Shards(PackOptions),
     /// Run requests of known work, and hit some of them with faults of known kind and size
     Stall(StallOptions),
+    /// Take the GPU for as long as numbers on standard input say: the other process of `stall gpu-neighbour`
+    #[command(hide = true)]
+    GpuNeighbour,
     /// Run the steps of the H2O study on airline delays: parse, glm, mlp
     #[command(subcommand)]
     H2o(H2oCommand),
@@ -152,6 +155,10 @@ impl Cli {
                 print(&options.output.choose(|| packed.text(), || packed.json()))
             }
             Command::Stall(options) => run_stall(&options),
+            Command::GpuNeighbour => {
+                let (mut orders, mut answers) = (io::stdin().lock(), io::stdout().lock());
+                Ok(stall::machine::gpu_neighbour::serve(&mut orders, &mut answers)?)
+            }
             Command::H2o(command) => run_h2o(&command),
         }
     }
@@ -160,12 +167,10 @@ impl Cli {
 impl LoopOptions {
     /// Refuses, before anything starts, options that only libtorch uses.
     fn refuse_torch(&self) -> Result<(), Error> {
-        let TorchOptions { device, interop_threads } = &self.load.torch;
-        let useless = [("--device", device.is_some()), ("--interop-threads", interop_threads.is_some())];
-        if let Some((option, _)) = useless.into_iter().find(|(_, given)| *given) {
-            return Err(Error::NoUse { option });
+        match self.load.torch.given().next() {
+            Some(option) => Err(Error::NoUse { option }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn settings(&self) -> Result<Loop, Error> {

@@ -5,6 +5,7 @@ use std::{io, path::PathBuf};
 
 use crate::{
     child::ChildError,
+    cuda::CudaError,
     data::{file_set::FilesError, vocabulary::VocabularyError},
     h2o::error::H2oError,
     infer::weights::WeightsError,
@@ -37,6 +38,12 @@ pub enum Error {
     Beside { command: String, reason: String },
     #[error("no such device here: {asked} (libtorch sees {count} graphics processors)")]
     NoDevice { asked: String, count: i64 },
+    #[error("this build's libtorch has no CUDA: {asked}")]
+    NoCuda { asked: String },
+    #[error("no graphics processor takes part, so there is no use of {option}")]
+    NoGpu { option: &'static str },
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
     #[error("no libtorch takes part, so there is no use of {option}")]
     NoUse { option: &'static str },
     #[error(transparent)]
@@ -109,8 +116,15 @@ impl Error {
                 "what follows --beside is a command of this program, like \"train alexnet --batch 512\""
             }
             Self::NoDevice { .. } => {
-                "take --device cpu or auto; a GPU needs its driver and a libtorch that was built for CUDA"
+                "take --device cpu or auto, or see whether `nvidia-smi` lists a GPU here, and what \
+                 CUDA_VISIBLE_DEVICES says"
             }
+            Self::NoCuda { .. } => {
+                "take --device cpu or auto, or the program of `cargo xtask build --cuda`, which takes the \
+                 PyTorch of its machine"
+            }
+            Self::NoGpu { .. } => "give --device cuda, or leave it out",
+            Self::Cuda(error) => error.hint(),
             Self::NoUse { .. } => "leave it out",
             Self::H2o(error) => error.hint(),
             Self::Tokenizer { .. } => "this is a defect of guestscope-workloads, please report it",

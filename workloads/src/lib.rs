@@ -6,6 +6,7 @@ pub mod beside;
 pub mod catalog;
 pub mod child;
 pub mod cli;
+pub mod cuda;
 pub mod data;
 pub mod digest;
 pub mod error;

@@ -7,14 +7,24 @@ use std::{
     sync::{Once, OnceLock},
 };
 
-use tch::{Cuda, Device, Tensor};
+use tch::{Cuda, Device, TchError, Tensor};
 
 use crate::{
+    cuda::Driver,
     error::{Error, Smaller},
-    memory, platform,
+    memory,
+    platform::{self, InputMemory, TorchOptions},
 };
 
-static DEVICE: OnceLock<Device> = OnceLock::new();
+static PLACE: OnceLock<Place> = OnceLock::new();
+
+/// Where models and batches are.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    device: Device,
+    /// Whether inputs wait in page-locked memory for a graphics processor.
+    is_pinned: bool,
+}
 
 /// Sets libtorch's threads between operators for the whole process, once: libtorch ignores later calls.
 pub fn set_interop_threads(threads: u32) {
@@ -22,26 +32,44 @@ pub fn set_interop_threads(threads: u32) {
     INTEROP.call_once(|| tch::set_num_interop_threads(i32::try_from(threads).unwrap_or(i32::MAX)));
 }
 
-/// Places models and batches on a device from now on. Only the first call counts, before there are any.
-pub fn set_device(asked: platform::Device) -> Result<(), Error> {
-    let device = match asked {
+/// Places models and batches on a device from now on, as `asked`. Only the first call counts, before there
+/// are any.
+pub fn set_device(asked: &TorchOptions) -> Result<(), Error> {
+    let device = match asked.device.unwrap_or_default() {
         platform::Device::Cpu => Device::Cpu,
         platform::Device::Auto => Device::cuda_if_available(),
-        platform::Device::Cuda(number) => {
-            let count = Cuda::device_count();
-            if i64::try_from(number).map_or(true, |number| number >= count) {
-                return Err(Error::NoDevice { asked: asked.to_string(), count });
-            }
-            Device::Cuda(number)
-        }
+        platform::Device::Cuda(number) => found(number, has_cuda(), Cuda::device_count())?,
     };
-    DEVICE.get_or_init(|| device);
+    let mut is_pinned = false;
+    if let Device::Cuda(number) = device {
+        is_pinned = asked.input_memory == Some(InputMemory::Pinned);
+        if asked.blocking_sync {
+            // libtorch takes the process's context as it finds it, and there is none yet.
+            Driver::load()?.sleep_in_waits(number)?;
+        }
+    }
+    PLACE.get_or_init(|| Place { device, is_pinned });
     Ok(())
+}
+
+/// Whether this libtorch was built for CUDA and its part for it is loaded, whatever GPUs there are.
+fn has_cuda() -> bool {
+    tch::utils::has_cudart()
+}
+
+/// The graphics processor of that number, of `count`.
+fn found(number: usize, has_cuda: bool, count: i64) -> Result<Device, Error> {
+    let asked = platform::Device::Cuda(number).to_string();
+    match i64::try_from(number) {
+        _ if !has_cuda => Err(Error::NoCuda { asked }),
+        Ok(place) if place < count => Ok(Device::Cuda(number)),
+        _ => Err(Error::NoDevice { asked, count }),
+    }
 }
 
 /// Device of models and batches.
 pub fn device() -> Device {
-    DEVICE.get().copied().unwrap_or(Device::Cpu)
+    PLACE.get().map_or(Device::Cpu, |place| place.device)
 }
 
 /// Waits for the device, so that a phase contains the work that it started; nothing on a CPU.
@@ -56,15 +84,34 @@ pub fn copying(name: &str) -> Option<guestscope_marker::Guard> {
     (device() != Device::Cpu).then(|| guestscope_marker::phase(name))
 }
 
-/// A tensor on the models' device: the same one on a CPU, else copied in a phase `h2d`.
-pub fn upload(tensor: &Tensor) -> Result<Tensor, Error> {
-    if device() == Device::Cpu {
-        return Ok(tensor.shallow_clone());
+/// An input as it waits to be copied to the models' device: the same tensor, or a page-locked copy of it if
+/// that was asked for, as PyTorch's data loaders make with `pin_memory`.
+pub fn staged(tensor: Tensor) -> Result<Tensor, Error> {
+    match PLACE.get() {
+        // Not `pin_memory`: tch gives that a device, and libtorch warns each time that nobody should.
+        Some(Place { device, is_pinned: true }) => Ok(tensor.f_internal_pin_memory(*device)?),
+        _ => Ok(tensor),
     }
+}
+
+/// A tensor on the models' device: the same one on a CPU, else the copy, which is over with [`finish`] if it
+/// waits in page-locked memory.
+pub fn send(tensor: &Tensor) -> Result<Tensor, TchError> {
+    match PLACE.get() {
+        Some(Place { device, is_pinned }) if *device != Device::Cpu => {
+            tensor.f_to_device_(*device, tensor.kind(), *is_pinned, false)
+        }
+        _ => Ok(tensor.shallow_clone()),
+    }
+}
+
+/// What `copies` sends to the models' device, once all of it is there: in one phase `h2d`, unless that is a
+/// CPU.
+pub fn upload<T>(copies: impl FnOnce() -> Result<T, TchError>) -> Result<T, Error> {
     let _phase = copying("h2d");
-    let copy = tensor.f_to_device(device())?;
+    let sent = copies()?;
     finish();
-    Ok(copy)
+    Ok(sent)
 }
 
 /// A tensor that the CPU can read: the same one on a CPU, else copied in a phase `d2h`.
@@ -136,7 +183,9 @@ pub fn sentence(text: &str) -> &str {
 mod tests {
     use rstest::rstest;
 
-    use super::{catch, sentence};
+    use tch::Device;
+
+    use super::{catch, found, sentence};
 
     #[rstest]
     #[case("not enough memory\nframe #0: c10", "not enough memory")]
@@ -145,6 +194,23 @@ mod tests {
     #[case("", "")]
     fn keeps_one_sentence(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(sentence(text), expected);
+    }
+
+    #[rstest]
+    #[case(0, true, 1, Ok(Device::Cuda(0)))]
+    #[case(7, true, 8, Ok(Device::Cuda(7)))]
+    #[case(1, true, 1, Err("no such device here: cuda:1 (libtorch sees 1 graphics processors)"))]
+    #[case(0, true, 0, Err("no such device here: cuda:0 (libtorch sees 0 graphics processors)"))]
+    #[case(4711, true, 2, Err("no such device here: cuda:4711 (libtorch sees 2 graphics processors)"))]
+    #[case(0, false, 0, Err("this build's libtorch has no CUDA: cuda:0"))]
+    fn a_graphics_processor_is_there_or_why_not(
+        #[case] number: usize,
+        #[case] has_cuda: bool,
+        #[case] count: i64,
+        #[case] expected: Result<Device, &str>,
+    ) {
+        let found = found(number, has_cuda, count).map_err(|error| error.to_string());
+        assert_eq!(found, expected.map_err(str::to_owned));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use clap::{Args, value_parser};
+use clap::{Args, ValueEnum, value_parser};
 use serde::Serialize;
 
 use crate::{
@@ -70,6 +70,26 @@ impl fmt::Display for Device {
     }
 }
 
+/// Where the memory lies from which inputs are copied to a graphics processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum InputMemory {
+    /// As it was allocated: a thread copies it for the GPU
+    #[default]
+    Pageable,
+    /// Page-locked, as with PyTorch's `pin_memory`: the GPU copies it by itself
+    Pinned,
+}
+
+impl InputMemory {
+    /// As the command line and the manifest have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pageable => "pageable",
+            Self::Pinned => "pinned",
+        }
+    }
+}
+
 /// Options of workloads with libtorch.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TorchOptions {
@@ -79,6 +99,55 @@ pub struct TorchOptions {
     /// Threads of libtorch between operators [default: 1]
     #[arg(long, value_name = "T", value_parser = value_parser!(u32).range(1..=4096), help_heading = "Machine")]
     pub interop_threads: Option<u32>,
+    /// Where the inputs lie that are copied to a GPU [default: pageable]
+    #[arg(long, value_enum, value_name = "MEMORY", help_heading = "Machine")]
+    pub input_memory: Option<InputMemory>,
+    /// Let threads sleep while they wait for the GPU; by itself CUDA has them ask again and again
+    #[arg(long, help_heading = "Machine")]
+    pub blocking_sync: bool,
+}
+
+impl TorchOptions {
+    /// The options that the user gave.
+    pub fn given(&self) -> impl Iterator<Item = &'static str> {
+        let Self { device, interop_threads, .. } = self;
+        let all = [("--device", device.is_some()), ("--interop-threads", interop_threads.is_some())];
+        all.into_iter()
+            .filter(|(_, is_given)| *is_given)
+            .map(|(option, _)| option)
+            .chain(self.given_of_gpus())
+    }
+
+    /// Those of them that mean something on a graphics processor alone.
+    fn given_of_gpus(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let all = [("--input-memory", self.input_memory.is_some()), ("--blocking-sync", self.blocking_sync)];
+        all.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option)
+    }
+
+    /// Refuses options of graphics processors where none can take part; with `auto` they count if one does.
+    fn check(&self) -> Result<(), Error> {
+        let is_cpu = self.device.unwrap_or_default() == Device::Cpu;
+        match self.given_of_gpus().next() {
+            Some(option) if is_cpu => Err(Error::NoGpu { option }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same options as words of a command line.
+    pub fn words(&self) -> Vec<OsString> {
+        let Self { device, interop_threads, input_memory, blocking_sync } = self;
+        let values = [
+            ("--device", device.map(|device| device.to_string())),
+            ("--interop-threads", interop_threads.map(|threads| threads.to_string())),
+            ("--input-memory", input_memory.map(|memory| memory.name().to_owned())),
+        ];
+        let mut words = Vec::new();
+        for (name, value) in values {
+            words.extend(value.into_iter().flat_map(|value| [OsString::from(name), OsString::from(value)]));
+        }
+        words.extend(blocking_sync.then(|| OsString::from("--blocking-sync")));
+        words
+    }
 }
 
 /// Options of every workload.
@@ -102,6 +171,10 @@ pub struct Asked {
     device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interop_threads: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_memory: Option<&'static str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    blocking_sync: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pin: Option<String>,
     /// The CPUs that the process was pinned to.
@@ -128,6 +201,9 @@ impl Platform {
         threads: Option<u32>,
         check: impl FnOnce(&[OsString]) -> Result<(), String>,
     ) -> Result<Self, Error> {
+        if let Some(torch) = torch {
+            torch.check()?;
+        }
         let mut platform = Self::default();
         if let Some(command) = &machine.beside {
             let wrong = |reason| Error::Beside { command: command.clone(), reason };
@@ -143,8 +219,13 @@ impl Platform {
             platform.asked.pinned_cpus = Some(cpus.to_string());
         }
         if let Some(torch) = torch {
-            platform.asked.interop_threads = torch.interop_threads;
-            platform.asked.device = set_up(torch)?.map(|device| device.to_string());
+            let became = set_up(torch)?;
+            let on_gpu = became != Device::Cpu;
+            let asked = &mut platform.asked;
+            asked.interop_threads = torch.interop_threads;
+            asked.input_memory = torch.input_memory.filter(|_| on_gpu).map(InputMemory::name);
+            asked.blocking_sync = torch.blocking_sync && on_gpu;
+            asked.device = torch.device.map(|_| became.to_string());
         }
         Ok(platform)
     }
@@ -195,13 +276,13 @@ fn stop(beside: &mut Child) -> Result<Option<String>, ChildError> {
     Ok(None)
 }
 
-/// Sets libtorch up. Gives the device in use, if the user chose one.
+/// Sets libtorch up. Gives the device in use.
 #[cfg(feature = "torch")]
-fn set_up(torch: &TorchOptions) -> Result<Option<Device>, Error> {
+fn set_up(torch: &TorchOptions) -> Result<Device, Error> {
     use crate::{libtorch, memory};
 
     libtorch::set_interop_threads(torch.interop_threads.unwrap_or(1));
-    libtorch::set_device(torch.device.unwrap_or_default())?;
+    libtorch::set_device(torch)?;
     let became = match libtorch::device() {
         tch::Device::Cuda(number) => Device::Cuda(number),
         tch::Device::Cpu | tch::Device::Mps | tch::Device::Vulkan => Device::Cpu,
@@ -210,13 +291,13 @@ fn set_up(torch: &TorchOptions) -> Result<Option<Device>, Error> {
     if became == Device::Cpu {
         memory::refuse_more_than_available();
     }
-    Ok(torch.device.map(|_| became))
+    Ok(became)
 }
 
 #[cfg(not(feature = "torch"))]
 #[expect(clippy::unnecessary_wraps, reason = "with libtorch it can fail")]
-fn set_up(torch: &TorchOptions) -> Result<Option<Device>, Error> {
-    Ok(torch.device)
+fn set_up(torch: &TorchOptions) -> Result<Device, Error> {
+    Ok(torch.device.unwrap_or_default())
 }
 
 /// Splits a command line into words; quotation marks hold words with blanks together. None if a quotation
@@ -242,7 +323,7 @@ pub fn words(text: &str) -> Option<Vec<OsString>> {
 mod tests {
     use rstest::rstest;
 
-    use super::{Device, words};
+    use super::{Device, InputMemory, TorchOptions, words};
 
     #[rstest]
     #[case("train alexnet --batch 512", Some("train|alexnet|--batch|512"))]
@@ -263,5 +344,37 @@ mod tests {
     #[case("gpu", None)]
     fn a_device_is_read_as_libtorch_writes_it(#[case] text: &str, #[case] expected: Option<Device>) {
         assert_eq!(text.parse::<Device>().ok(), expected);
+    }
+
+    fn on(device: Option<Device>) -> TorchOptions {
+        let input_memory = Some(InputMemory::Pinned);
+        TorchOptions { device, input_memory, blocking_sync: true, interop_threads: Some(2) }
+    }
+
+    #[test]
+    fn a_part_of_a_job_gets_all_options_of_the_job() {
+        let words = |options: &TorchOptions| {
+            let words = options.words();
+            words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            words(&on(Some(Device::Cuda(1)))),
+            "--device cuda:1 --interop-threads 2 --input-memory pinned --blocking-sync"
+        );
+        assert_eq!(words(&TorchOptions::default()), "");
+        let given: Vec<_> = on(None).given().collect();
+        assert_eq!(given, ["--interop-threads", "--input-memory", "--blocking-sync"]);
+    }
+
+    #[rstest]
+    #[case(None, Some("--input-memory"))]
+    #[case(Some(Device::Cpu), Some("--input-memory"))]
+    #[case(Some(Device::Auto), None)]
+    #[case(Some(Device::Cuda(0)), None)]
+    fn options_of_gpus_need_one(#[case] device: Option<Device>, #[case] refused: Option<&str>) {
+        let expected =
+            refused.map(|option| format!("no graphics processor takes part, so there is no use of {option}"));
+        assert_eq!(on(device).check().err().map(|error| error.to_string()), expected);
+        assert!(TorchOptions { device, ..TorchOptions::default() }.check().is_ok());
     }
 }

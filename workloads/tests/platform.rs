@@ -129,6 +129,8 @@ fn a_job_beside_that_is_done_too_early_is_told() {
 #[case::no_command(&["--beside", "infer lop"], "error: no such command to run beside: infer lop (unrecognized subcommand 'lop'; there is 'loop')")]
 #[case::open(&["--beside", "infer 'loop"], "a quotation mark is never closed")]
 #[case::no_libtorch(&["--device", "cuda"], "error: no libtorch takes part, so there is no use of --device")]
+#[case::no_pinned_memory(&["--input-memory", "pinned"], "error: no libtorch takes part, so there is no use of --input-memory")]
+#[case::no_waits(&["--blocking-sync"], "error: no libtorch takes part, so there is no use of --blocking-sync")]
 #[case::no_device(&["--device", "gpu"], "a device is cpu, cuda, cuda:N or auto")]
 #[case::no_pin(&["--pin", "3-1"], "CPUs are a list like 0-3,8, or spread, or compact, or so many of them like spread:4")]
 fn what_cannot_be_is_refused(#[case] arguments: &[&str], #[case] says: &str) {

@@ -10,8 +10,10 @@ use anyhow::Result;
 
 use crate::{
     Xtask,
+    cache::hash,
     command::{LIMIT, Run},
     libtorch::Libtorch,
+    pytorch::{self, Pytorch},
     toolchain::Toolchain,
 };
 
@@ -36,6 +38,19 @@ pub(crate) fn workloads(xtask: &Xtask, libtorch: Option<&Libtorch>) -> Result<Pa
     let mut build = workloads_cargo(xtask, "build", libtorch);
     cargo(xtask, WORKLOADS, "build-workloads", &mut build)?;
     Ok(xtask.workspace.target.join("release").join(WORKLOADS))
+}
+
+/// Builds the workloads against the PyTorch of this machine, in a folder for that one: the others stay built.
+pub(crate) fn cuda_workloads(xtask: &Xtask, pytorch: &Pytorch) -> Result<PathBuf> {
+    let identity = pytorch.identity();
+    let identity = hash(&identity.each_ref().map(String::as_str));
+    let target = xtask.workspace.target.join("cuda").join(&identity[..8]);
+    let mut build = workloads_cargo(xtask, "build", None);
+    build.args(["--features", "torch", "--target-dir"]).arg(&target);
+    cargo(xtask, &format!("{WORKLOADS} for CUDA"), "build-workloads-cuda", pytorch.apply(&mut build))?;
+    let program = target.join("release").join(WORKLOADS);
+    pytorch::check_linked(xtask, &program)?;
+    Ok(program)
 }
 
 /// Builds the tests of the workloads, and the workloads with them. Gives the latter: [`workloads`] would

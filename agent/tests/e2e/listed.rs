@@ -6,6 +6,7 @@ use std::{
     fs::File,
     io::{BufRead as _, BufReader, Write as _},
     os::{fd::FromRawFd as _, unix::ffi::OsStrExt as _},
+    path::Path,
     process::Command,
     time::Duration,
 };
@@ -179,6 +180,9 @@ fn stopper() -> OsString {
 /// The reason why this row cannot run here.
 fn lacks(name: &str) -> Option<&'static str> {
     let has_one_cpu = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+    if name.starts_with("stall gpu-") && !Path::new("/dev/nvidia0").exists() {
+        return Some("no NVIDIA GPU here");
+    }
     (has_one_cpu && TWO_CPUS.contains(&name)).then_some("one CPU only")
 }
 

@@ -107,8 +107,9 @@ impl Bert {
     /// Two logits for each token, `[windows, length, 2]` in fp32, from tokens, their segments and a mask,
     /// each `[windows, length]` of integers.
     pub fn logits(&self, tokens: &Tensor, segments: &Tensor, mask: &Tensor) -> Result<Tensor, Error> {
+        let send = libtorch::send;
         let (tokens, segments, mask) =
-            (libtorch::upload(tokens)?, libtorch::upload(segments)?, libtorch::upload(mask)?);
+            libtorch::upload(|| Ok((send(tokens)?, send(segments)?, send(mask)?)))?;
         let logits = libtorch::catch(|| {
             let _guard = tch::no_grad_guard();
             let mask = (mask.to_kind(Kind::Float) - 1.0) * -HIDDEN;

@@ -97,8 +97,9 @@ impl Dlrm {
 
     /// Probabilities `[lines]` in fp32 from counts `[lines, 13]` in fp32 and rows `[lines]` of each table.
     pub fn probabilities(&self, counts: &Tensor, rows: &[Tensor]) -> Result<Tensor, Error> {
-        let counts = libtorch::upload(counts)?;
-        let rows = rows.iter().map(libtorch::upload).collect::<Result<Vec<_>, _>>()?;
+        let send = libtorch::send;
+        let (counts, rows) =
+            libtorch::upload(|| Ok((send(counts)?, rows.iter().map(send).collect::<Result<Vec<_>, _>>()?)))?;
         let probabilities = libtorch::catch(|| {
             let _guard = tch::no_grad_guard();
             self.network.forward(&counts.to_kind(self.precision.kind()), &rows).to_kind(Kind::Float)

@@ -13,6 +13,7 @@ use crate::{
     },
     digest::Digest,
     error::Error,
+    libtorch,
     load::Workload,
     memory,
 };
@@ -92,7 +93,7 @@ impl Workload for ImageClassification {
             })?;
         }
         let side = i64::from(self.frame.crop);
-        Ok(Tensor::f_from_slice(&self.values)?.f_view([self.batch as i64, 3, side, side])?)
+        libtorch::staged(Tensor::f_from_slice(&self.values)?.f_view([self.batch as i64, 3, side, side])?)
     }
 
     fn infer(&mut self, pictures: Tensor) -> Result<Tensor, Error> {

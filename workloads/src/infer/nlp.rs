@@ -22,6 +22,7 @@ use crate::{
     },
     digest::Digest,
     error::Error,
+    libtorch,
     load::Workload,
 };
 
@@ -146,7 +147,8 @@ impl Workload for Answering {
         let shown = (0..self.batch)
             .map(|offset| self.read(first.wrapping_add(offset)))
             .collect::<Result<Vec<_>, _>>()?;
-        let rows = |values: &[i64]| Tensor::f_from_slice(values)?.f_view([-1, LENGTH as i64]);
+        let rows =
+            |values: &[i64]| libtorch::staged(Tensor::f_from_slice(values)?.f_view([-1, LENGTH as i64])?);
         let Tokens { ids, segments, mask } = &self.tokens;
         Ok(Prepared { ids: rows(ids)?, segments: rows(segments)?, mask: rows(mask)?, shown })
     }

@@ -74,7 +74,7 @@ impl ResNet50 {
 
     /// Logits `[batch, 1000]` for pictures `[batch, 3, 224, 224]`, both in fp32.
     pub fn logits(&self, pictures: &Tensor) -> Result<Tensor, Error> {
-        let pictures = libtorch::upload(pictures)?;
+        let pictures = libtorch::upload(|| libtorch::send(pictures))?;
         let logits = libtorch::catch(|| {
             let _guard = tch::no_grad_guard();
             let logits = self.network.forward_t(&pictures.to_kind(self.precision.kind()), false);

@@ -112,7 +112,7 @@ impl Rnnt {
 
     /// Encodes features `[steps, batch, FEATURES]` in fp32 to half as many steps, `[steps, batch, encoded]`.
     pub fn encode(&self, features: &Tensor) -> Result<Tensor, Error> {
-        let features = libtorch::upload(features)?;
+        let features = libtorch::upload(|| libtorch::send(features))?;
         libtorch::catch(|| {
             let _guard = tch::no_grad_guard();
             self.network.encode(&features.to_kind(self.precision.kind()))

@@ -18,6 +18,7 @@ use crate::{
     },
     digest::Digest,
     error::Error,
+    libtorch,
     load::Workload,
 };
 
@@ -97,8 +98,10 @@ impl Workload for Recommendation {
         }
         let lines = pairs.iter().sum::<usize>() as i64;
         let counts = Tensor::f_from_slice(&self.features.counts)?.f_view([lines, COUNTS as i64])?;
+        let counts = libtorch::staged(counts)?;
+        let rows = self.features.rows.iter();
         let rows =
-            self.features.rows.iter().map(|rows| Tensor::f_from_slice(rows)).collect::<Result<_, _>>()?;
+            rows.map(|rows| libtorch::staged(Tensor::f_from_slice(rows)?)).collect::<Result<_, Error>>()?;
         Ok(Prepared { counts, rows, pairs })
     }
 

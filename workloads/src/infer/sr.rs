@@ -20,6 +20,7 @@ use crate::{
     },
     digest::Digest,
     error::Error,
+    libtorch,
     load::Workload,
     memory,
 };
@@ -117,7 +118,7 @@ impl Workload for Recognition {
             .zip(&steps)
             .map(|(features, steps)| features.f_constant_pad_nd([0, 0, 0, most - steps]))
             .collect::<Result<Vec<_>, _>>()?;
-        let features = Tensor::f_stack(&filled, 1)?;
+        let features = libtorch::staged(Tensor::f_stack(&filled, 1)?)?;
         debug_assert_eq!(features.size(), [most, self.batch.cast_signed(), FEATURES]);
         Ok(Prepared { features, steps })
     }

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use crate::cuda::CudaError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum StallError {
     #[error("the size of `{kind}` is {expected}: {given}")]
@@ -48,6 +50,10 @@ pub enum StallError {
     NoOpenmp,
     #[error("libgomp's threads sleep instead of waiting busily: OMP_WAIT_POLICY is not active")]
     WaitPolicy,
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    #[error("the other process on the GPU ended too early: {said}")]
+    GpuNeighbour { said: String },
     #[error("stopped by a signal after so many requests: {requests}")]
     Interrupted { requests: u64 },
 }
@@ -89,6 +95,10 @@ impl StallError {
             }
             Self::NoOpenmp => "use the build with libtorch, which brings one, or the kind `spin`",
             Self::WaitPolicy => "set OMP_WAIT_POLICY=active",
+            Self::Cuda(error) => error.hint(),
+            Self::GpuNeighbour { .. } => {
+                "see by `nvidia-smi` whether the GPU lets two processes in: its compute mode"
+            }
             Self::Interrupted { .. } => "what was injected until then stands in the log",
         }
     }

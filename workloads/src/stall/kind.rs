@@ -44,9 +44,9 @@ pub struct Setup {
 /// How a thread waits for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Wait {
-    /// On the CPU, looking at a variable
+    /// On the CPU, asking again and again
     Spin,
-    /// Off the CPU, in futex
+    /// Off the CPU, until it is woken
     Sleep,
 }
 

@@ -68,7 +68,7 @@ pub struct StallOptions {
     /// For kinds with files: a folder on a disk
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     folder: PathBuf,
-    /// For helper-late: how the request waits for its helper
+    /// For helper-late and gpu-neighbour: how the request waits for its helper, or for the GPU
     #[arg(long, value_enum, default_value_t = Wait::Spin)]
     wait: Wait,
     /// For slow-peer: what the request reads from

@@ -13,7 +13,7 @@ use crate::{
     data::{file_set::Skipped, image::PREPARATION_VERSION, random::Random},
     digest::Digest,
     error::Error,
-    memory,
+    libtorch, memory,
     report::left_out,
 };
 
@@ -113,5 +113,6 @@ fn tensors(batch: &Batch, model: &Model, size: i64) -> Result<Tensors, Error> {
     let side = i64::from(model.side);
     let images =
         Tensor::f_from_slice(&batch.values)?.f_view([size, i64::from(model.channels), side, side])?;
-    Ok(Tensors { images, labels: Tensor::f_from_slice(&batch.labels)? })
+    let labels = Tensor::f_from_slice(&batch.labels)?;
+    Ok(Tensors { images: libtorch::staged(images)?, labels: libtorch::staged(labels)? })
 }

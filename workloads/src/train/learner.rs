@@ -34,9 +34,8 @@ pub fn on_device(phases: &mut Phases, batch: Tensors) -> Result<Tensors, Error> 
         return Ok(batch);
     }
     phases.run("h2d", || {
-        let device = libtorch::device();
-        let copy =
-            Tensors { images: batch.images.f_to_device(device)?, labels: batch.labels.f_to_device(device)? };
+        let send = libtorch::send;
+        let copy = Tensors { images: send(&batch.images)?, labels: send(&batch.labels)? };
         libtorch::finish();
         Ok(copy)
     })

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::{link, mark, plan::Cell, programs::Programs};
+use super::{gpu::Node, link, mark, plan::Cell, programs::Programs};
 use crate::command;
 
 /// Default CPU period of Docker and the kernel, us.
@@ -43,6 +43,7 @@ impl Container {
             places: places(programs, cell),
             output: output.to_owned(),
             capabilities: capabilities(),
+            devices: programs.devices.clone(),
         };
         fs::write(bundle.join("config.json"), inside.config(cell).to_string())
             .context("the container's configuration")?;
@@ -74,6 +75,8 @@ pub(super) struct Inside {
     /// Folder for its run folders on this machine.
     pub(super) output: PathBuf,
     pub(super) capabilities: Vec<&'static str>,
+    /// Devices of this machine beside those that every container has.
+    pub(super) devices: Vec<Node>,
 }
 
 impl Inside {
@@ -101,7 +104,11 @@ impl Inside {
                 "namespaces": [
                     { "type": "pid" }, { "type": "ipc" }, { "type": "uts" }, { "type": "mount" }, { "type": "network" },
                 ],
-                "resources": { "cpu": cpu(cell) },
+                "devices": self.devices.iter().map(Node::made).collect::<Vec<_>>(),
+                "resources": {
+                    "cpu": cpu(cell),
+                    "devices": self.devices.iter().map(Node::allowed).collect::<Vec<_>>(),
+                },
             },
         })
     }
@@ -170,7 +177,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Inside, all_capabilities};
-    use crate::lab::{plan::Kind, run::tests::cell};
+    use crate::lab::{gpu, plan::Kind, run::tests::cell};
 
     #[rstest]
     #[case(true, json!({ "cpus": "0-1" }))]
@@ -182,10 +189,13 @@ mod tests {
             places: vec!["/lib".into()],
             output: "/results".into(),
             capabilities: all_capabilities(),
+            devices: gpu::tests::card(),
         };
         let config = inside.config(&cell(Kind::Container, pinned));
         assert_eq!(config["linux"]["resources"]["cpu"], expected);
         assert_eq!(config["process"]["env"][2], "N=v");
+        assert_eq!(config["linux"]["devices"][1]["path"], "/dev/nvidia0");
+        assert_eq!(config["linux"]["resources"]["devices"][2]["minor"], 255);
         let mounts = config["mounts"].as_array().unwrap();
         let to_and_how =
             |at: usize| (&mounts[at]["source"], &mounts[at]["destination"], &mounts[at]["options"][1]);

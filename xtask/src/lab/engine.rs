@@ -108,6 +108,9 @@ fn arguments(programs: &Programs, cell: &Cell, output: &Path, name: &str, root: 
         let how = if is_docker { "ro" } else { "ro,rbind" };
         option("--volume", format!("{0}:{0}:{how}", place.display()));
     }
+    for node in &programs.devices {
+        option("--device", node.path.display().to_string());
+    }
     option("--volume", format!("{}:{RUNS}", output.display()));
     // The agent puts the markers' library there, where the image has no /run.
     option("--tmpfs", if is_docker { "/tmp:exec" } else { "/tmp" }.to_owned());
@@ -131,7 +134,9 @@ mod tests {
 
     use super::arguments;
     use crate::lab::{
+        gpu,
         plan::Kind,
+        programs::Programs,
         run::tests::{cell, programs},
     };
 
@@ -146,6 +151,17 @@ mod tests {
         assert!(pinned.contains("--cpuset-cpus 0-1 ") && !pinned.contains("--cpus "), "{pinned}");
         let end = "--rootfs /root /p/agent run --json --name w --output /runs -- /p/workloads infer loop";
         assert!(free.ends_with(end), "{free}");
+    }
+
+    #[test]
+    fn a_card_is_given_by_its_nodes() {
+        let programs = Programs { devices: gpu::tests::card(), ..programs() };
+        for kind in [Kind::Podman, Kind::Docker] {
+            let cell = cell(kind, true);
+            let line = arguments(&programs, &cell, Path::new("/o"), "n", Path::new("/root")).join(" ");
+            let nodes = "--device /dev/nvidia-uvm --device /dev/nvidia0 --device /dev/nvidiactl ";
+            assert!(line.contains(nodes), "{line}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod abandoned;
 mod container;
 mod engine;
 mod folders;
+mod gpu;
 mod journal;
 mod link;
 mod machine;

@@ -26,6 +26,9 @@ pub(super) struct Plan {
     /// Memory of each virtual machine.
     #[serde(default = "two_gigabytes")]
     pub(super) memory_mb: u32,
+    /// Whether workloads compute on this machine's GPU, built against its own PyTorch.
+    #[serde(default)]
+    pub(super) gpu: bool,
     #[serde(rename = "platform")]
     pub(super) platforms: Vec<Platform>,
     #[serde(rename = "workload")]
@@ -131,6 +134,12 @@ pub(super) struct Workload {
 }
 
 impl Workload {
+    /// Whether its command asks for a GPU.
+    fn is_for_gpu(&self) -> bool {
+        let pairs = self.command.windows(2);
+        pairs.into_iter().any(|pair| pair[0] == "--device" && pair[1].starts_with("cuda"))
+    }
+
     /// Number of workers, if it trains in several processes.
     pub(super) fn workers(&self) -> Option<u32> {
         let place = self.command.iter().position(|word| word == "--workers")?;
@@ -183,6 +192,12 @@ impl Plan {
                 workload.name
             );
             ensure!(!workload.command.is_empty(), "{}: an empty command", workload.name);
+            ensure!(
+                workload.is_for_gpu() == self.gpu && (workload.torch || !self.gpu),
+                "{}: a plan with `gpu = true` has workloads with `--device cuda` and `torch = true`, and no \
+                 other plan has",
+                workload.name
+            );
             ensure!((1..=86_400).contains(&workload.limit_s), "{}: limit_s: not 1 to 86,400", workload.name);
             if let Some(mbit) = workload.link_mbit {
                 ensure!((1..=100_000).contains(&mbit), "{}: link_mbit: not 1 to 100,000", workload.name);
@@ -204,8 +219,8 @@ impl Plan {
     /// The part of a plan that must not change for a lab to continue: all but the repetitions.
     pub(super) fn identity(&self) -> String {
         let all = format!("{:?}", Self { repetitions: 0, ..self.clone() });
-        // Plans without the field keep the identity from before it existed.
-        all.replace(", stun: None", "")
+        // Plans without these fields keep the identity from before they existed.
+        all.replace(", stun: None", "").replace(", gpu: false", "")
     }
 
     /// All cells, each once.
@@ -309,6 +324,20 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_is_for_a_gpu_or_not() {
+        let asked = GOOD.replacen("'loop']", "'ic', '--device', 'cuda']\ntorch = true", 1);
+        let with = asked.replacen("seed = 1", "seed = 1\ngpu = true", 1);
+        let (plan_with, without) = (plan(&with).unwrap(), plan(GOOD).unwrap());
+        assert!(plan_with.gpu && plan_with.identity().contains("gpu: true"));
+        assert!(!without.gpu && !without.identity().contains("gpu"));
+        let one_of = [asked, with.replacen("torch = true", "torch = false", 1)];
+        for text in one_of.into_iter().chain([GOOD.replacen("seed = 1", "seed = 1\ngpu = true", 1)]) {
+            let error = format!("{:#}", plan(&text).unwrap_err());
+            assert!(error.contains("w: a plan with `gpu = true` has workloads with"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_stunned_platform_is_another_one() {
         let stunned = "pinned = [true]\nstun = { every_ms = 2000, ms = 300 }";
         let text = GOOD.replacen("'machine'", "'vm'", 1);
@@ -350,6 +379,7 @@ mod tests {
         }
         let sizes = |study: &'static str| [study.to_owned(), format!("{study}-small")];
         let studies = ["s1", "s2", "s2-network", "s3", "s4", "s5"].into_iter().flat_map(sizes);
-        assert_eq!(names, studies.chain(["smoke".to_owned()]).collect());
+        let others = ["s1-gpu", "s2-gpu", "s4-gpu", "smoke"].map(str::to_owned);
+        assert_eq!(names, studies.chain(others).collect());
     }
 }

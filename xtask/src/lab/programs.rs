@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{link, plan::Cell, shared};
+use super::{gpu::Node, link, plan::Cell, shared};
 
 /// Programs and files that every platform runs.
 pub(super) struct Programs {
@@ -12,6 +12,8 @@ pub(super) struct Programs {
     pub(super) libtorch: Option<PathBuf>,
     /// Inputs made by the workloads.
     pub(super) inputs: PathBuf,
+    /// Devices that containers get as well.
+    pub(super) devices: Vec<Node>,
 }
 
 impl Programs {

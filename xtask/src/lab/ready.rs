@@ -6,10 +6,10 @@
 
 use std::{collections::BTreeMap, path::Path, thread};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 
 use super::{
-    engine, machine,
+    engine, gpu, machine,
     plan::{Cell, Kind, Plan, Workload},
     programs::Programs,
     seen::Seen,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Xtask, apt, artifact, cache::write_whole, command, failure::hint, kernel, libtorch::Libtorch,
-    toolchain::Toolchain,
+    pytorch::Pytorch, toolchain::Toolchain,
 };
 
 /// File with the reasons of skipped cells by name.
@@ -48,14 +48,18 @@ pub(super) struct Platforms {
 impl Platforms {
     /// Prepares everything that the cells need.
     pub(super) fn ensure(xtask: &Xtask, plan: &Plan, cells: &[Cell]) -> Result<Self> {
+        // Before minutes of building.
+        let pytorch = plan.gpu.then(|| Pytorch::find(None)).transpose()?;
+        let devices = if plan.gpu { gpu::nodes()? } else { Vec::new() };
         let toolchain = Toolchain::ensure(xtask)?;
-        let libtorch = plan.workloads.iter().any(|workload| workload.torch);
+        let libtorch = !plan.gpu && plan.workloads.iter().any(|workload| workload.torch);
         let libtorch = libtorch.then(|| Libtorch::ensure(xtask)).transpose()?;
         kernel::ensure(xtask);
         let agent = artifact::agent(xtask, &toolchain)?;
-        let workloads = match &libtorch {
-            Some(libtorch) => artifact::workloads(xtask, Some(libtorch))?,
-            None => artifact::static_workloads(xtask, &toolchain)?,
+        let workloads = match (&pytorch, &libtorch) {
+            (Some(pytorch), _) => artifact::cuda_workloads(xtask, pytorch)?,
+            (None, Some(libtorch)) => artifact::workloads(xtask, Some(libtorch))?,
+            (None, None) => artifact::static_workloads(xtask, &toolchain)?,
         };
         let host = Seen::here(&agent)?;
         let all: Vec<&Workload> = plan.workloads.iter().collect();
@@ -63,10 +67,17 @@ impl Platforms {
         let programs = Programs {
             agent,
             workloads,
-            libtorch: libtorch.as_ref().map(|libtorch| libtorch.folder().to_owned()),
+            libtorch: match &pytorch {
+                Some(pytorch) => Some(pytorch.packages().to_owned()),
+                None => libtorch.as_ref().map(|libtorch| libtorch.folder().to_owned()),
+            },
             inputs: inputs.folder().to_owned(),
+            devices,
         };
         let mut lacks = Lacks::of(cells, |program, package| need(xtask, program, package));
+        if plan.gpu {
+            lacks.note_guests(cells);
+        }
         let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
         let left: Vec<Kind> =
             cells.iter().filter(|cell| lacks.why(cell, cpus).is_none()).map(|cell| cell.kind).collect();
@@ -132,6 +143,12 @@ impl Lacks {
         for kind in kinds {
             self.kinds.entry(*kind).or_insert_with(|| reason(error));
         }
+    }
+
+    /// Guests get no graphics processor.
+    fn note_guests(&mut self, cells: &[Cell]) {
+        let guests = cells.iter().map(|cell| &cell.kind).filter(|kind| kind.is_guest());
+        self.note(guests, &anyhow!(gpu::NOT_FOR_GUESTS));
     }
 
     /// The reason why a cell cannot run on a machine with this many CPUs; none if it can.
@@ -214,6 +231,16 @@ mod tests {
         lacks.note(&[Kind::Vm, Kind::Microvm, Kind::ContainerInVm], &anyhow::anyhow!("no QEMU"));
         let names: Vec<String> = lacks.skipped(&cells(), 2).into_keys().collect();
         assert_eq!(names, ["w/container-in-vm-2-pinned", "w/microvm-2-pinned", "w/vm-2-pinned"]);
+    }
+
+    #[test]
+    fn a_gpu_is_the_machine_s_and_its_containers() {
+        let mut lacks = Lacks::of(&cells(), |_, _| Ok(()));
+        lacks.note_guests(&cells());
+        let skipped = lacks.skipped(&cells(), 2);
+        let names: Vec<&str> = skipped.keys().map(String::as_str).collect();
+        assert_eq!(names, ["w/container-in-vm-2-pinned", "w/microvm-2-pinned", "w/vm-2-pinned"]);
+        assert!(skipped.values().all(|why| why.starts_with("a lab gives no GPU to a guest")), "{skipped:?}");
     }
 
     #[test]

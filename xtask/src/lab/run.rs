@@ -143,6 +143,7 @@ pub(super) mod tests {
             workloads: "/p/workloads".into(),
             libtorch: None,
             inputs: "/i".into(),
+            devices: Vec::new(),
         }
     }
 

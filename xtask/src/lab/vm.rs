@@ -197,6 +197,7 @@ impl Guests {
             places: places(&self.payload.libraries),
             output: RESULTS.into(),
             capabilities: all_capabilities(),
+            devices: Vec::new(),
         };
         let files = vec![
             (format!("{BUNDLE}/config.json"), inside.config(cell).to_string()),

@@ -5,6 +5,9 @@
 mod bounce;
 mod disk;
 mod fault;
+mod gpu_copy;
+mod gpu_launch;
+mod gpu_neighbour;
 mod helper_late;
 mod lock;
 mod pause;
@@ -36,5 +39,8 @@ pub const KINDS: &[&Kind] = &[
     &spin::KIND,
     &spin_openmp::KIND,
     &helper_late::KIND,
+    &gpu_neighbour::KIND,
+    &gpu_copy::KIND,
+    &gpu_launch::KIND,
     &pause::KIND,
 ];

@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod cold;
 pub mod cpus;
+pub mod gpu_neighbour;
 pub mod group;
 pub mod hierarchy;
 pub mod interrupt;

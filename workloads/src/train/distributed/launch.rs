@@ -267,12 +267,7 @@ fn worker_words(
         words.extend(["--data".into(), data.into()]);
         words.extend(["--loaders".into(), settings.loaders.to_string().into()]);
     }
-    if let Some(device) = torch.device {
-        words.extend(["--device".into(), device.to_string().into()]);
-    }
-    if let Some(threads) = torch.interop_threads {
-        words.extend(["--interop-threads".into(), threads.to_string().into()]);
-    }
+    words.extend(torch.words());
     words.extend(settings.drop_caches.then(|| "--drop-caches".into()));
     words
 }
