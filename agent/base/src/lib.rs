@@ -19,5 +19,6 @@ pub mod privileges;
 pub mod secrets;
 pub mod tasks;
 pub mod untrusted;
+pub mod wildcard;
 
 pub use hint::Hint;

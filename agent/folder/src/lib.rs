@@ -32,12 +32,14 @@ mod histogram_index;
 mod histograms;
 #[cfg(test)]
 mod hostile_tests;
+mod incident_record;
 pub mod limits;
 mod manifest;
 mod name;
 mod opening;
 mod pages;
 mod reader;
+mod recorder;
 mod restored_record;
 mod row_groups;
 mod rows;
@@ -61,14 +63,16 @@ pub use self::{
     columns::PhaseRow,
     cost_record::CostRecord,
     error::{Error, Result},
-    gpu::{GpuDevice, GpuFault, GpuRecord, GpuTraceRecord},
+    gpu::{GpuDevice, GpuFault, GpuHolder, GpuRecord, GpuTraceRecord},
     histogram_index::{HistogramEntry, Histograms},
+    incident_record::IncidentRecord,
     manifest::{
         Child, ClockPair, Exit, ExportRecord, FORMAT, HealthRecord, HookRecord, Limits, MOST_RESTORED,
         Manifest, RowCounts, State, Versions,
     },
     name::{rfc3339, sanitise},
     reader::{Folder, PhasesLeftOut, Requests},
+    recorder::{Recorder, RecorderOptions, Segment},
     restored_record::RestoredRecord,
     rows::Rows,
     run_folder::{FolderHealth, RunFolder},

@@ -9,8 +9,8 @@ use guestscope_model::limits::Limit;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CostRecord, RestoredRecord, SourceRecord, UnfinishedRecord, gpu::GpuRecord, histogram_index::Histograms,
-    name::rfc3339, source_record::is_zero,
+    CostRecord, IncidentRecord, RestoredRecord, SourceRecord, UnfinishedRecord, gpu::GpuRecord,
+    histogram_index::Histograms, name::rfc3339, source_record::is_zero,
 };
 use crate::{
     clock,
@@ -100,6 +100,9 @@ pub struct Manifest {
     pub gpu: GpuRecord,
     /// Requests without an end; while the run goes on, those that have been open for a second.
     pub unfinished: UnfinishedRecord,
+    /// What made this folder, if a resident agent kept it because of something that happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incident: Option<IncidentRecord>,
     /// Threads that could be tracked at a time; none in older folders.
     pub max_threads: Option<u32>,
     /// The workload's description of itself, as it wrote it.

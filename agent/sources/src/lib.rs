@@ -24,7 +24,7 @@ mod selected;
 pub mod socket;
 mod source;
 
-use guestscope_base::{clock, guarded, tasks, untrusted};
+use guestscope_base::{clock, guarded, tasks, untrusted, wildcard};
 use guestscope_kernel::{descriptors, failure, loader, probes};
 use guestscope_model::{health, phase, record};
 

@@ -17,9 +17,9 @@ use super::{
     arguments::Observation,
     cost::Cost,
     error::{During as _, SessionError},
-    export_thread::Sinks,
     facts,
     judged::Judged,
+    outputs::Sinks,
     record_source::RecordSource,
 };
 use crate::out;
@@ -273,7 +273,7 @@ fn ended(manifest: &mut Manifest, end: &mut End, health: &Health) {
 /// Closes the folder; the causes and tails of its rows come from the whole run's summary. Rows are converted
 /// in the order in which requests are read, so a second reading goes along with the conversion. Returns the
 /// first error.
-fn close(
+pub(crate) fn close(
     folder: RunFolder,
     finish: impl FnOnce(&mut Manifest),
     summary: Option<&Summary>,

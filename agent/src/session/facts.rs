@@ -102,7 +102,7 @@ fn bounded(mut words: Vec<String>) -> Vec<String> {
 }
 
 /// Random bytes from the kernel.
-fn random_bytes() -> std::io::Result<[u8; 16]> {
+pub(crate) fn random_bytes() -> std::io::Result<[u8; 16]> {
     use std::io::Read as _;
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

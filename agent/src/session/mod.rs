@@ -4,6 +4,7 @@
 //! collector can block the pump. A [`Subject`] defines what is observed and when that ends.
 
 mod arguments;
+pub(crate) mod attendant;
 pub(crate) mod code;
 pub(crate) mod cost;
 pub(crate) mod ending;
@@ -15,8 +16,9 @@ mod graphics;
 mod judged;
 mod limits;
 mod others;
+mod outputs;
 mod own_pid;
-mod possible;
+pub(crate) mod possible;
 mod readings;
 pub(crate) mod record_source;
 pub(crate) mod signals;
@@ -38,8 +40,8 @@ use tokio::{
 pub(crate) use self::feed::Feed;
 pub use self::{arguments::Observation, error::SessionError};
 use self::{
-    cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics, limits::Limits,
-    possible::Possible, record_source::RecordSource, stuck::Stuck, traced::Traces,
+    attendant::Stretches, cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics,
+    limits::Limits, possible::Possible, record_source::RecordSource, stuck::Stuck, traced::Traces,
 };
 use crate::{
     clock::{self, ClockPair},
@@ -77,6 +79,8 @@ pub(crate) struct Session<F = Feed> {
     pub(crate) usage: Usage,
     /// Limits on them, and how often each was hit.
     pub(crate) limits: Limits,
+    /// Counts by stretch, if the agent stays.
+    pub(crate) stretches: Option<Stretches>,
     /// First restores and moves.
     pub(crate) restored: Vec<Restored>,
     /// Possible sources of phases.
@@ -229,6 +233,11 @@ impl<F: RecordSource> Session<F> {
         let unfinished = self.feed.unfinished(clock::now_ns(), stuck::AGE_NS);
         if self.stuck.look(&unfinished) {
             self.export.unfinished(unfinished);
+        }
+        if let Some(stretches) = &mut self.stretches {
+            for limits in self.limits.stretches() {
+                self.export.stretch(stretches.end(limits, self.feed.spun(), self.feed.called()));
+            }
         }
     }
 

@@ -145,7 +145,7 @@ fn has_go_note(begin: &[u8]) -> bool {
 }
 
 /// Ports on which a process listens.
-fn ports(pid: u32) -> Vec<u16> {
+pub(crate) fn ports(pid: u32) -> Vec<u16> {
     let table = |name: &str| {
         let text = guarded::read_begin(format!("/proc/{pid}/net/{name}").as_ref(), TABLE_BYTES);
         listening(Untrusted::of_bytes(&text.unwrap_or_default()).stored())

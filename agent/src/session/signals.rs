@@ -12,7 +12,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicBool, AtomicI32,
-            Ordering::{Acquire, Release},
+            Ordering::{AcqRel, Acquire, Release},
         },
     },
     time::{Duration, Instant},
@@ -51,6 +51,8 @@ enum Stage {
     Program(Pid),
     /// The agent, which attached.
     Attached,
+    /// The agent, which stays: SIGHUP and SIGUSR1 are its own as well, SIGUSR2 and SIGQUIT mean nothing.
+    Resident,
     /// The agent, which is closing the run.
     Closing,
 }
@@ -69,6 +71,10 @@ struct Shared {
     stop: Notify,
     /// The signal that asked for it, if any.
     by: AtomicI32,
+    /// A resident agent is to do something: SIGHUP, SIGUSR1.
+    asked: Notify,
+    /// Whether SIGHUP and SIGUSR1 came.
+    came: (AtomicBool, AtomicBool),
     haste: Haste,
 }
 
@@ -96,9 +102,19 @@ impl Signals {
     /// Starts reading signals, which all threads block. With `starts_program` they are kept for the program:
     /// [`Self::started`].
     pub(crate) fn read(starts_program: bool, haste: Haste) -> std::io::Result<Self> {
+        let stage = if starts_program { Stage::Starting } else { Stage::Attached };
+        Self::begin(stage, haste)
+    }
+
+    /// Starts reading signals for an agent that stays: see [`Self::asked`].
+    pub(crate) fn read_as_resident(haste: Haste) -> std::io::Result<Self> {
+        Self::begin(Stage::Resident, haste)
+    }
+
+    fn begin(stage: Stage, haste: Haste) -> std::io::Result<Self> {
+        let starts_program = matches!(stage, Stage::Starting);
         let signals =
             SignalFd::with_flags(&child::forwarded(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        let stage = if starts_program { Stage::Starting } else { Stage::Attached };
         let shared = Arc::new(Shared {
             stage: Mutex::new(stage),
             started: Mutex::new(None),
@@ -106,6 +122,8 @@ impl Signals {
             ended: Mutex::new(None),
             stop: Notify::new(),
             by: AtomicI32::new(0),
+            asked: Notify::new(),
+            came: Default::default(),
             haste,
         });
         let mut reader = Reader {
@@ -142,6 +160,19 @@ impl Signals {
         self.0.stop.notified().await;
     }
 
+    /// Waits until SIGHUP or SIGUSR1 came to a resident agent. Returns which did.
+    pub(crate) async fn asked(&self) -> Requested {
+        loop {
+            let (reload, incident) = &self.0.came;
+            let requested =
+                Requested { reload: reload.swap(false, AcqRel), incident: incident.swap(false, AcqRel) };
+            if requested != Requested::default() {
+                return requested;
+            }
+            self.0.asked.notified().await;
+        }
+    }
+
     /// The signal that stopped it, if any.
     pub(crate) fn stopped_by(&self) -> Option<Signal> {
         Signal::try_from(self.0.by.load(Acquire)).ok()
@@ -156,6 +187,15 @@ impl Signals {
     pub(crate) fn ended(&self) -> Option<(Instant, ClockPair)> {
         *locked(&self.0.ended)
     }
+}
+
+/// What signals asked a resident agent for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Requested {
+    /// SIGHUP: to read its configuration again.
+    pub(crate) reload: bool,
+    /// SIGUSR1: to keep what was seen around now.
+    pub(crate) incident: bool,
 }
 
 /// State of the thread.
@@ -192,7 +232,7 @@ impl Reader {
                 self.shared.stop.notify_one();
             }
             if let Some((_, signal)) = self.close_by.take_if(|(at, _)| *at <= now)
-                && matches!(*locked(&self.shared.stage), Stage::Starting | Stage::Attached)
+                && matches!(*locked(&self.shared.stage), Stage::Starting | Stage::Attached | Stage::Resident)
             {
                 end(signal);
             }
@@ -267,7 +307,18 @@ impl Reader {
                     }
                 }
             }
-            Stage::Attached => {
+            Stage::Resident if !ENDING.contains(&signal) => {
+                let (reload, incident) = &self.shared.came;
+                if signal == Signal::SIGHUP {
+                    reload.store(true, Release);
+                } else if signal == Signal::SIGUSR1 {
+                    incident.store(true, Release);
+                } else {
+                    return;
+                }
+                self.shared.asked.notify_one();
+            }
+            Stage::Attached | Stage::Resident => {
                 drop(stage);
                 match self.asked.at.replace(Instant::now()) {
                     None => {
@@ -330,25 +381,5 @@ fn end(signal: Signal) {
 }
 
 #[cfg(test)]
-mod tests {
-    use nix::sys::signal::Signal::{SIGINT, SIGTERM};
-    use rstest::rstest;
-
-    use super::*;
-
-    /// Whether each signal, so many ms after the one before, repeats the wish to end.
-    #[rstest]
-    #[case::two_interrupts(&[(SIGINT, 0), (SIGINT, 900)], &[false, true])]
-    #[case::a_shell_is_interrupted_now_and_then(&[(SIGINT, 0), (SIGINT, 3_001), (SIGINT, 60_000)], &[false; 3])]
-    #[case::terms_of_an_operator(&[(SIGTERM, 0), (SIGTERM, 3_600_000)], &[false, true])]
-    #[case::an_interrupt_long_ago(&[(SIGINT, 0), (SIGTERM, 3_600_000)], &[false, false])]
-    #[case::both_at_once(&[(SIGINT, 0), (SIGTERM, 10)], &[false, true])]
-    fn the_second_of_a_wish_is_told(#[case] signals: &[(Signal, u64)], #[case] expected: &[bool]) {
-        let (mut asked, mut now) = (Asked::default(), Instant::now());
-        let told = signals.iter().map(|&(signal, after_ms)| {
-            now += Duration::from_millis(after_ms);
-            asked.again(signal, now)
-        });
-        assert_eq!(told.collect::<Vec<_>>(), expected);
-    }
-}
+#[path = "signals_tests.rs"]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,14 +10,16 @@ use std::{
 use super::{
     Session,
     arguments::Observation,
+    attendant::{Resident, Stretches},
     code::Code,
     cost::Cost,
     error::{During as _, SessionError},
-    export_thread::{ExportThread, Sinks},
+    export_thread::ExportThread,
     facts::{self, Identity},
     feed::Feed,
     graphics::Graphics,
     limits::Limits as WatchedLimits,
+    outputs::Sinks,
     possible::Possible,
     record_source::RecordSource,
     signals::Haste,
@@ -61,7 +64,9 @@ pub(crate) struct Begun {
     pub(crate) cost: Cost,
     pub(crate) fidelity: Fidelity,
     clock: ClockPair,
-    folder: RunFolder,
+    pub(crate) folder: RunFolder,
+    /// What an agent that stays does beside.
+    pub(crate) resident: Option<Resident>,
 }
 
 /// Loads the kernel side; `visits` if threads that run already shall be found, `arrivals` if requests that
@@ -121,7 +126,7 @@ impl Begun {
                 observation.output.shown()
             ));
         }
-        Ok(Self { guest, identity, cost, fidelity, clock, folder })
+        Ok(Self { guest, identity, cost, fidelity, clock, folder, resident: None })
     }
 
     /// The feed that turns records into the phases of this run.
@@ -165,7 +170,8 @@ impl Begun {
         program: Option<u32>,
         haste: Haste,
     ) -> Result<Session<F>, SessionError> {
-        let Self { guest, identity, cost, fidelity, clock, folder } = self;
+        let Self { guest, identity, cost, fidelity, clock, folder, resident } = self;
+        let stretch = resident.as_ref().map(|resident| resident.stretch);
         // The kernel's log needs a privilege to be opened, and none to be read.
         let restore = RestoreSources::open();
         // The NVML process becomes `nobody`, which takes a privilege.
@@ -174,7 +180,8 @@ impl Begun {
         let wall = WallClock::new(clock);
         // The export and folder threads give up all privileges after assuming the folder owner's rights,
         // which takes a privilege as well.
-        let exporter = exporter(observation, &identity, &guest, fidelity, &folder, &wall)?;
+        let spill = stretch.is_none().then_some(&folder);
+        let exporter = exporter(observation, &identity, &guest, fidelity, spill, &wall)?;
         // Both threads need only descriptors that are open already.
         let settle_to_say = || privileges::drop_all().unwrap_or_default();
         out::say_by_thread(settle_to_say).during("starting the thread that says things")?;
@@ -182,10 +189,13 @@ impl Begun {
         let health = feed.health(cost.so_far(Duration::ZERO));
         out::say_lines(&terminal::render_banner(&facts, &health, Style::detect(Stream::Stderr)));
         let progress = Progress::start(!observation.json, settle_to_say);
-        let limits = WatchedLimits::start(program.into_iter().collect(), settle_to_say);
+        let limits = WatchedLimits::start(program.into_iter().collect(), stretch, settle_to_say);
         let files = folder.owner().map_or((0, 0), |owner| (owner.uid, owner.gid));
-        let settle = settle(folder.owner().cloned());
-        let export = ExportThread::start(Sinks::new(folder, exporter, wall, progress, haste), settle)
+        let owner = folder.owner().cloned();
+        let mut sinks = Sinks::new(folder, exporter, wall, progress, haste);
+        let (attendant, directory) = resident.map(|it| (it.attendant, it.directory)).unzip();
+        sinks.attendant = attendant;
+        let export = ExportThread::start(sinks, settle(owner, directory))
             .during("starting the thread that writes the run folder")?;
         come_first();
         // From now on only probes in programs need a privilege.
@@ -208,6 +218,7 @@ impl Begun {
             traces: Traces::default(),
             usage,
             limits,
+            stretches: stretch.map(|_| Stretches::default()),
             restored: Vec::new(),
             possible: Possible::new(started),
             stuck: Stuck::new(),
@@ -229,12 +240,17 @@ fn come_first() {
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, calling_thread, NICE) };
 }
 
-/// First work of a thread that only writes into the folder: assumes its owner's rights and drops all
-/// privileges.
-fn settle(owner: Option<Owner>) -> impl FnOnce() -> io::Result<()> + Send + 'static {
+/// First work of a thread that only writes into the folder: assumes its owner's rights, drops all privileges,
+/// and changes files below the directory of an agent that stays alone.
+fn settle(
+    owner: Option<Owner>,
+    directory: Option<PathBuf>,
+) -> impl FnOnce() -> io::Result<()> + Send + 'static {
     move || {
         owner.as_ref().map_or(Ok(()), Owner::assume_for_good)?;
-        privileges::drop_all()
+        privileges::drop_all()?;
+        // Threads that look at programs cannot: Landlock refuses them the mapped files of others, too.
+        directory.as_deref().map_or(Ok(false), privileges::change_only_below).map(drop)
     }
 }
 
@@ -243,7 +259,8 @@ fn exporter(
     identity: &Identity,
     guest: &Guest,
     fidelity: Fidelity,
-    folder: &RunFolder,
+    // Where spans wait for a collector that is away. A segment of a recorder may be removed at any time.
+    folder: Option<&RunFolder>,
     wall: &WallClock,
 ) -> Result<Option<Exporter>, SessionError> {
     if !otlp::is_configured(observation.otlp.as_deref()) {
@@ -255,8 +272,8 @@ fn exporter(
         service_name: identity.name.clone(),
         resource: facts::resource(identity, guest, fidelity),
         clock: wall.clone(),
-        folder: Some(folder.directory()),
-        owner: folder.owner().cloned(),
+        folder: folder.map(RunFolder::directory),
+        owner: folder.and_then(RunFolder::owner).cloned(),
         limits: otlp::Limits::default(),
     };
     Ok(Some(Exporter::start(config)?))

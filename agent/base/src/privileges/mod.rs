@@ -1,13 +1,15 @@
 //! Least privilege: once the probes are in place and the child is started, the agent drops what it no longer
 //! needs.
 //!
-//! Three layers: which capabilities are left ([`capabilities`]), which system calls can still be made and
-//! with what ([`filter`]), and that no other process reads its memory, alive or as a core dump. No privilege
+//! Four layers: which capabilities are left ([`capabilities`]), which system calls can still be made and
+//! with what ([`filter`]), where files can still be changed ([`landlock`]), and that no other process reads
+//! its memory, alive or as a core dump. No privilege
 //! is ever regained. docs/security.md explains what stays, and why.
 
 mod calls;
 mod capabilities;
 mod filter;
+mod landlock;
 
 use std::io;
 
@@ -16,6 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 pub use self::{
     capabilities::{Work, become_nobody, drop_all, drop_unneeded, keep_signals},
     filter::{About, only_what_is_used},
+    landlock::change_only_below,
 };
 
 /// Called first of all: no core dump in the directory where the agent was started, and no debugger of another

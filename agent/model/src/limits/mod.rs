@@ -130,6 +130,38 @@ impl Limit {
         if self.seen_ns == 0 { 0.0 } else { (self.hit_ns as f64 / self.seen_ns as f64).min(1.0) }
     }
 
+    /// Whether both are of the same limit.
+    pub fn is_of(&self, other: &Self) -> bool {
+        let key = |limit: &Self| (limit.kind, limit.is_count, limit.pid);
+        let words = |limit: &Self| {
+            [&limit.file, &limit.group, &limit.device, &limit.cpus, &limit.comm].map(String::to_owned)
+        };
+        key(self) == key(other) && words(self) == words(other)
+    }
+
+    /// Forgets what was seen; the limit itself stays.
+    pub fn begin_anew(&mut self, now_ns: u64) {
+        let of = |line: &Timeline| Timeline::starting(now_ns, line.step_ns);
+        (self.when, self.when_refaults) = (of(&self.when), of(&self.when_refaults));
+        (self.hits, self.hit_ns, self.periods, self.refaults) = (0, 0, 0, 0);
+        (self.stalled_ns, self.idle_ns, self.seen_ns) = (0, 0, 0);
+    }
+
+    /// Adds what was seen of the same limit later. Its value is the later one.
+    pub fn add_later(&mut self, later: &Self) {
+        (self.value, self.period_ns) = (later.value, later.period_ns);
+        self.hits = self.hits.saturating_add(later.hits);
+        self.hit_ns = self.hit_ns.saturating_add(later.hit_ns);
+        self.periods = self.periods.saturating_add(later.periods);
+        self.refaults = self.refaults.saturating_add(later.refaults);
+        self.stalled_ns = self.stalled_ns.saturating_add(later.stalled_ns);
+        self.idle_ns = self.idle_ns.saturating_add(later.idle_ns);
+        self.seen_ns = self.seen_ns.saturating_add(later.seen_ns);
+        self.most_mhz = self.most_mhz.max(later.most_mhz);
+        self.when.add_all(&later.when);
+        self.when_refaults.add_all(&later.when_refaults);
+    }
+
     /// CPU time of a quota in CPUs.
     pub fn quota_cpus(&self) -> f64 {
         self.value as f64 / self.period_ns.max(1) as f64
@@ -143,4 +175,32 @@ fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 const fn is_false(value: &bool) -> bool {
     !*value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_in_pieces_adds_up() {
+        let mut limit = Limit {
+            kind: Kind::Quota,
+            value: 50,
+            period_ns: 100,
+            when: Timeline::starting(1_000, 100),
+            ..Limit::default()
+        };
+        (limit.hits, limit.periods) = (2, 3);
+        limit.when.add(1_050, 2);
+        let mut sum = limit.clone();
+        limit.begin_anew(2_000);
+        assert_eq!((limit.hits, limit.periods, limit.value, limit.when.is_empty()), (0, 0, 50, true));
+        (limit.hits, limit.periods, limit.value) = (1, 4, 60);
+        limit.when.add(2_150, 1);
+        assert!(sum.is_of(&limit));
+        sum.add_later(&limit);
+        assert_eq!((sum.hits, sum.periods, sum.value), (3, 7, 60));
+        assert_eq!([(1_000, 1_100), (2_100, 2_200)].map(|(a, b)| sum.when.between(a, b) as u64), [2, 1]);
+        assert!(!sum.is_of(&Limit { group: "/b".to_owned(), ..limit }));
+    }
 }

@@ -41,6 +41,17 @@ impl Timeline {
         self.amounts[at] = self.amounts[at].saturating_add(amount);
     }
 
+    /// Adds what another one has, each amount at the middle of its step.
+    pub fn add_all(&mut self, other: &Self) {
+        if self.step_ns == 0 {
+            (self.from_ns, self.step_ns) = (other.from_ns, other.step_ns);
+        }
+        for (index, &amount) in other.amounts.iter().enumerate() {
+            let steps_ns = (index as u64).saturating_mul(other.step_ns);
+            self.add(other.from_ns.saturating_add(steps_ns).saturating_add(other.step_ns / 2), amount);
+        }
+    }
+
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.amounts.is_empty()

@@ -49,6 +49,7 @@ use crate::{
     guarded,
     loader::{FunctionProbes, functions::Carrier},
     untrusted::{Shown as _, Untrusted},
+    wildcard,
 };
 
 /// Most files looked at for each phase: a program may make any number with one name.
@@ -340,12 +341,12 @@ impl Named {
         let path = path.as_os_str().as_bytes();
         let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
         if library.contains('/') {
-            return if names::matches(library, path) { Self::Yes } else { Self::No };
+            return if wildcard::matches(library, path) { Self::Yes } else { Self::No };
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let without_version =
             name.strip_prefix(library.as_bytes()).is_some_and(|rest| rest.starts_with(b"."));
-        if without_version || names::matches(library, name) {
+        if without_version || wildcard::matches(library, name) {
             return Self::Yes;
         }
         let stem = library.split_once(".so.").map(|(stem, _)| format!("{stem}.so."));

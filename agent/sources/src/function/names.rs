@@ -3,7 +3,7 @@
 //! Names come from files that anybody may have made: they are read up to [`MOST`], and demangled within that.
 
 use cpp_demangle::{DemangleOptions, ParseOptions};
-use guestscope_base::bounded::Bounded;
+use guestscope_base::{bounded::Bounded, wildcard::matches};
 
 /// Maximum length of a name, bytes. C++ has longer ones, for types that no one would type.
 pub(super) const MOST: usize = 2_048;
@@ -67,32 +67,6 @@ impl<'a> Pattern<'a> {
         }
         strsim::jaro_winkler(self.text, name).max(strsim::normalized_damerau_levenshtein(self.text, name))
     }
-}
-
-/// Whether a text matches the pattern.
-pub(super) fn matches(pattern: impl AsRef<[u8]>, text: impl AsRef<[u8]>) -> bool {
-    let (pattern, text) = (pattern.as_ref(), text.as_ref());
-    let (mut at, mut from) = (0, 0);
-    // Position of the last star, and how far it reaches.
-    let mut star = None;
-    while from < text.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, from));
-                at += 1;
-            }
-            Some(byte) if *byte == text[from] => {
-                at += 1;
-                from += 1;
-            }
-            _ => {
-                let Some((place, reach)) = star else { return false };
-                star = Some((place, reach + 1));
-                (at, from) = (place + 1, reach + 1);
-            }
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]

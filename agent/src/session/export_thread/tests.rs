@@ -1,7 +1,9 @@
 //! What is on the way to the folder is bounded, and what is lost is told.
 
+use std::sync::mpsc::Receiver;
+
 use super::*;
-use crate::phase::{Mark, ThreadId};
+use crate::phase::{Mark, Request, ThreadId};
 
 fn mark() -> Vec<Output> {
     vec![Output::Mark(Mark { thread: ThreadId::default(), name: "here".into(), time_ns: 1, phase: None })]

@@ -9,7 +9,7 @@ mod watch;
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
@@ -29,37 +29,59 @@ const THREADS: u64 = 32;
 const PROCESSES: usize = 64;
 /// The thread answers within a step.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Most stretches that wait to be fetched, which is done every second.
+const STRETCHES: usize = 16;
 /// Stack of the thread, which needs a few buffers.
 const STACK_BYTES: usize = 256 << 10;
 
 /// The thread and what it is told.
 pub(crate) struct Limits {
-    processes: Arc<Mutex<Vec<u32>>>,
+    shared: Arc<Shared>,
     /// Dropped when the thread is to end.
     stop: Option<Sender<()>>,
     found: Option<Receiver<Vec<Limit>>>,
 }
 
+/// A stretch of time, begin and end by CLOCK_MONOTONIC, ns, and what was seen of each limit in it.
+type Stretch = (u64, u64, Vec<Limit>);
+
+/// What the thread shares with its session.
+struct Shared {
+    processes: Mutex<Vec<u32>>,
+    /// Length of a stretch, after which counting begins anew; none: all of the run is one.
+    stretch: Option<Duration>,
+    stretches: Mutex<Vec<Stretch>>,
+}
+
 impl Limits {
     /// Starts watching, at first these processes; `settle` is the thread's first work. Without a thread
-    /// nothing is seen.
-    pub(crate) fn start(first: Vec<u32>, settle: impl FnOnce() + Send + 'static) -> Self {
-        let processes = Arc::new(Mutex::new(first));
+    /// nothing is seen. `stretch`: see [`Self::stretches`].
+    pub(crate) fn start(
+        first: Vec<u32>,
+        stretch: Option<Duration>,
+        settle: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let shared = Arc::new(Shared { processes: Mutex::new(first), stretch, stretches: Mutex::default() });
         let ((stop, stopped), (send, found)) = (channel(), channel());
-        let known = Arc::clone(&processes);
+        let theirs = Arc::clone(&shared);
         let body = move || {
             settle();
             // The session may have ended without asking.
-            send.send(watch(&stopped, &known)).unwrap_or_default();
+            send.send(watch(&stopped, &theirs)).unwrap_or_default();
         };
         let thread = thread::Builder::new().name("limits".to_owned()).stack_size(STACK_BYTES);
         let found = thread.spawn(body).ok().map(|_| found);
-        Self { processes, stop: Some(stop), found }
+        Self { shared, stop: Some(stop), found }
     }
 
     /// These processes are observed now.
     pub(crate) fn observe(&self, processes: Vec<u32>) {
-        *self.processes.lock().unwrap_or_else(PoisonError::into_inner) = processes;
+        *locked(&self.shared.processes) = processes;
+    }
+
+    /// Stretches that ended since the last call.
+    pub(crate) fn stretches(&self) -> Vec<(u64, u64, Vec<Limit>)> {
+        std::mem::take(&mut *locked(&self.shared.stretches))
     }
 
     /// Ends, and says what was seen.
@@ -69,20 +91,35 @@ impl Limits {
     }
 }
 
-fn watch(stopped: &Receiver<()>, known: &Mutex<Vec<u32>>) -> Vec<Limit> {
-    let mut watch = Watch::new(Root::system(), clock::now_ns());
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn watch(stopped: &Receiver<()>, shared: &Shared) -> Vec<Limit> {
+    let mut begun_ns = clock::now_ns();
+    let mut watch = Watch::new(Root::system(), begun_ns);
     let (mut steps, mut next_look) = (0, 0);
     loop {
-        let processes = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let processes = locked(&shared.processes).clone();
         if steps >= next_look && !processes.is_empty() {
             let threads = watch.look(&with_descendants(processes));
             next_look = steps + LOOKS + threads / THREADS;
         }
         let ended = stopped.recv_timeout(STEP) != Err(RecvTimeoutError::Timeout);
-        watch.step(clock::now_ns());
+        let now_ns = clock::now_ns();
+        watch.step(now_ns);
         steps += 1;
         if ended {
-            return watch.finish();
+            return watch.so_far();
+        }
+        let age_ns = u128::from(now_ns.saturating_sub(begun_ns));
+        if shared.stretch.is_some_and(|stretch| age_ns >= stretch.as_nanos()) {
+            let mut stretches = locked(&shared.stretches);
+            if stretches.len() < STRETCHES {
+                stretches.push((begun_ns, now_ns, watch.so_far()));
+            }
+            watch.begin_anew(now_ns);
+            begun_ns = now_ns;
         }
     }
 }

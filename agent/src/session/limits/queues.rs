@@ -126,9 +126,21 @@ impl Queues {
         self.idle = now;
     }
 
-    pub(super) fn finish(self) -> impl Iterator<Item = Limit> {
-        let mut limits: Vec<Limit> = self.masks.into_iter().map(|one| one.limit).collect();
+    pub(super) fn so_far(&self) -> impl Iterator<Item = Limit> {
+        let mut limits: Vec<Limit> = self.masks.iter().map(|one| one.limit.clone()).collect();
         limits.sort_by_key(|limit| std::cmp::Reverse(limit.hit_ns));
         limits.into_iter().take(KEPT)
+    }
+
+    /// Forgets what was seen; masks without threads make room.
+    pub(super) fn begin_anew(&mut self, now_ns: u64) {
+        self.started_ns = now_ns;
+        if self.threads.is_empty() {
+            self.masks.clear();
+            self.looked.clear();
+        }
+        for one in &mut self.masks {
+            one.limit.begin_anew(now_ns);
+        }
     }
 }

@@ -45,7 +45,7 @@ impl Guest {
     }
 
     fn only(self) -> Limit {
-        let mut limits = self.watch.finish();
+        let mut limits = self.watch.so_far();
         assert_eq!(limits.len(), 1, "{limits:?}");
         limits.remove(0)
     }
@@ -129,12 +129,12 @@ fn without_a_mask_no_queue_is_read() {
                  == file /proc/7/task/7/schedstat\n1 1000 1\n";
     let mut guest = Guest::new(files);
     guest.put("proc/7/task/7/schedstat", "1 900000000 1\n").step();
-    assert_eq!(guest.watch.finish(), []);
+    assert_eq!(guest.watch.so_far(), []);
 }
 
 #[test]
 fn the_thread_ends_when_it_is_asked_to() {
-    let mut limits = Limits::start(vec![std::process::id()], || ());
+    let mut limits = Limits::start(vec![std::process::id()], None, || ());
     limits.observe(vec![std::process::id()]);
     let found = limits.finish();
     assert!(found.iter().all(|limit| !limit.file.is_empty()), "{found:?}");

@@ -67,10 +67,19 @@ impl Watch {
         self.last_ns = to_ns;
     }
 
-    /// What was seen; those of groups first.
-    pub(super) fn finish(self) -> Vec<Limit> {
-        let groups = self.groups.into_iter().map(|one| one.limit);
-        groups.chain(self.queues.finish()).collect()
+    /// What was seen so far; limits of groups first.
+    pub(super) fn so_far(&self) -> Vec<Limit> {
+        let groups = self.groups.iter().map(|one| one.limit.clone());
+        groups.chain(self.queues.so_far()).collect()
+    }
+
+    /// Forgets what was seen, and goes on from here. Limits of groups that are gone are forgotten as well.
+    pub(super) fn begin_anew(&mut self, now_ns: u64) {
+        self.groups.retain_mut(|one| {
+            one.limit.begin_anew(now_ns);
+            one.bound.count(&self.root).is_some()
+        });
+        self.queues.begin_anew(now_ns);
     }
 }
 

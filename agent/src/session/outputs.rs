@@ -1,0 +1,242 @@
+//! The outputs of a session, on the thread that writes its folder: rows, traces, the progress line.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{
+    attendant::Attendant,
+    export_thread::{MOST_BYTES, Message},
+    signals::Haste,
+};
+use crate::{
+    analyze::{Live, TailVerdict},
+    folder::{RunFolder, Sample},
+    phase::{PhaseKind, Request, pairing::Output},
+    platform::{Devices, Groups, Root},
+    sinks::{
+        otlp::{Exporter, LiveVerdict, WallClock},
+        terminal::Progress,
+    },
+};
+
+/// Interval between flushes: a crash loses at most this much.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Work of GPUs is told at most so long after the end of its request, where it is recorded.
+const LATE: Duration = Duration::from_secs(1);
+/// Most phases of requests that wait for it: 0.7 KB each.
+const MOST_LATE: usize = 8192;
+/// Most processes kept for the export until it is known whether the program marks phases.
+const PROCESSES: usize = 1000;
+
+/// Outputs of the thread, given back at the end.
+pub(crate) struct Sinks {
+    pub(crate) folder: RunFolder,
+    pub(crate) exporter: Option<Exporter>,
+    pub(crate) wall: WallClock,
+    pub(crate) progress: Progress,
+    live: Live,
+    /// What goes along with the folder, if the agent stays.
+    pub(crate) attendant: Option<Box<dyn Attendant>>,
+    /// The program marks phases, so its processes are no traces of their own.
+    marked: bool,
+    processes: VecDeque<Arc<Request>>,
+    /// Work of GPUs is recorded: requests wait for it before they are exported.
+    is_traced: bool,
+    waiting: VecDeque<(Instant, Arc<Request>, LiveVerdict)>,
+    /// Phases of those.
+    waiting_phases: usize,
+    flushed: Instant,
+    devices: Devices,
+    groups: Groups,
+    haste: Haste,
+}
+
+impl Sinks {
+    pub(crate) fn new(
+        folder: RunFolder,
+        exporter: Option<Exporter>,
+        wall: WallClock,
+        progress: Progress,
+        haste: Haste,
+    ) -> Self {
+        Self {
+            folder,
+            exporter,
+            wall,
+            progress,
+            live: Live::new(),
+            attendant: None,
+            marked: false,
+            processes: VecDeque::new(),
+            is_traced: false,
+            waiting: VecDeque::new(),
+            waiting_phases: 0,
+            flushed: Instant::now(),
+            devices: Devices::below(Root::system()),
+            groups: Groups::below(Root::system()),
+            haste,
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Outputs(outputs) => outputs.into_iter().for_each(|output| self.output(output)),
+            Message::Gap => self.exporter.iter().for_each(Exporter::forget_waits),
+            Message::Samples(samples) => samples.iter().for_each(|sample| self.sample(sample)),
+            Message::Gpu(record) => {
+                self.is_traced |= record.trace.as_ref().is_some_and(|trace| trace.programs > 0);
+                self.folder.update_manifest(|manifest| manifest.gpu = *record);
+            }
+            Message::Stretch(stretch) => {
+                if let Some(attendant) = &mut self.attendant {
+                    attendant.stretch(*stretch);
+                }
+            }
+            Message::Unfinished(all) => {
+                if let Some(attendant) = &mut self.attendant {
+                    attendant.unfinished(&all);
+                }
+                self.folder.update_manifest(|manifest| manifest.unfinished = (&all).into());
+            }
+            Message::Restored(restored) => {
+                self.exporter.iter().for_each(|exporter| exporter.restored(restored));
+                self.folder.update_manifest(|manifest| manifest.add_restored(restored));
+            }
+            Message::Clock(pair) => {
+                self.wall.add(pair);
+                self.folder.update_manifest(|manifest| manifest.add_clock(super::facts::pair(pair)));
+            }
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        if let (Some(exporter), Some(reading)) = (&self.exporter, sample.gpu) {
+            exporter.gpu(reading);
+        }
+        if let Some(attendant) = &mut self.attendant {
+            attendant.sample(sample);
+        }
+        self.folder.append_sample(sample);
+    }
+
+    fn output(&mut self, output: Output) {
+        match output {
+            Output::Request(request) => self.request(Arc::new(request)),
+            Output::Thread(thread) => self.folder.append_thread(&thread),
+            Output::Mark(mark) => self.folder.append_mark(&mark),
+            Output::GpuWork(work) => {
+                self.folder.append_gpu_work(&work);
+                if let Some(exporter) = &self.exporter {
+                    exporter.gpu_work(*work);
+                }
+            }
+            Output::Pause(pause) => self.exporter.iter().for_each(|exporter| exporter.pause(pause)),
+            Output::Wait(mut wait) => {
+                if let Some(io) = &mut wait.io
+                    && let Some(name) = self.devices.name(&io.device)
+                {
+                    io.name = name;
+                }
+                wait.cgroup = wait.cgroup_number.and_then(|number| self.groups.path(number));
+                self.folder.append_wait(&wait);
+                if let Some(exporter) = &self.exporter {
+                    exporter.wait(*wait);
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, request: Arc<Request>) {
+        self.folder.append_request(&request);
+        if request.root().kind == PhaseKind::Process {
+            if !self.marked && self.processes.len() < PROCESSES {
+                self.processes.push_back(request);
+            }
+            return;
+        }
+        self.marked = true;
+        self.processes.clear();
+        let verdict = self.live.observe(&request);
+        if let Some(attendant) = &mut self.attendant {
+            attendant.request(&request, &self.live, verdict.as_ref());
+        }
+        if self.exporter.is_some() {
+            self.waiting_phases += request.phases.len();
+            self.waiting.push_back((Instant::now(), request, live_verdict(verdict)));
+            self.offer(if self.is_traced { LATE } else { Duration::ZERO });
+        }
+    }
+
+    /// Exports requests that have waited for so long.
+    fn offer(&mut self, least: Duration) {
+        let Some(exporter) = &self.exporter else { return };
+        while let Some((since, ..)) = self.waiting.front()
+            && (since.elapsed() >= least || self.waiting_phases > MOST_LATE)
+            && let Some((_, request, verdict)) = self.waiting.pop_front()
+        {
+            self.waiting_phases -= request.phases.len();
+            exporter.offer(request, verdict);
+        }
+    }
+
+    fn tick(&mut self) {
+        self.offer(LATE);
+        if self.flushed.elapsed() >= FLUSH {
+            self.flushed = Instant::now();
+            self.folder.flush();
+            self.devices.forget();
+            self.groups.look_again();
+            if let Some(attendant) = &mut self.attendant {
+                attendant.tick(&mut self.folder);
+            }
+        }
+        let lost = self.folder.health().rows_lost;
+        self.progress.update(&self.live.progress(), lost.phases + lost.threads);
+    }
+
+    pub(super) fn run(mut self, messages: &Receiver<Message>, on_the_way: &AtomicUsize) -> Self {
+        loop {
+            match messages.recv_timeout(FLUSH) {
+                Ok(message) => {
+                    let bytes = message.bytes();
+                    // If this thread waited for the export, rows of the folder would be lost.
+                    let hurried = on_the_way.load(Relaxed) > MOST_BYTES / 2;
+                    self.exporter.iter().for_each(|exporter| exporter.hurry(hurried));
+                    self.take(message);
+                    on_the_way.fetch_sub(bytes, Relaxed);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.tick();
+        }
+        // A hurried end waits for no more than this.
+        self.folder.flush();
+        self.haste.written();
+        self.offer(Duration::ZERO);
+        // A program without any mark still gets one span per process.
+        if let Some(exporter) = &self.exporter {
+            for process in std::mem::take(&mut self.processes) {
+                exporter.offer(process, LiveVerdict::default());
+            }
+        }
+        self.folder.end();
+        self.progress.finish();
+        self
+    }
+}
+
+fn live_verdict(verdict: Option<TailVerdict>) -> LiveVerdict {
+    let verdict = verdict.unwrap_or_default();
+    LiveVerdict {
+        cause: verdict.cause.map(|cause| cause.name().into()),
+        tail: verdict.tail.map(|band| band.name().into()),
+    }
+}
