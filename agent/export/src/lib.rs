@@ -5,6 +5,7 @@
 #![warn(clippy::disallowed_methods)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests print what they like"))]
 
+pub mod metrics;
 pub mod otlp;
 pub mod perfetto;
 

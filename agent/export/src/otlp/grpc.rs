@@ -2,8 +2,11 @@
 //!
 //! It sends once and waits for nothing but the answer.
 
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse, trace_service_client::TraceServiceClient,
+use opentelemetry_proto::tonic::collector::{
+    metrics::v1::{ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient},
+    trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse, trace_service_client::TraceServiceClient,
+    },
 };
 use tonic::{
     Request, Status,
@@ -23,6 +26,7 @@ use super::{
 /// A client for one collector.
 pub(super) struct Grpc {
     client: TraceServiceClient<Channel>,
+    metrics: MetricsServiceClient<Channel>,
     metadata: MetadataMap,
 }
 
@@ -36,12 +40,14 @@ impl Grpc {
             endpoint = endpoint.tls_config(tls::for_grpc(&settings.tls)?).map_err(build)?;
         }
         let channel = endpoint.connect_with_connector_lazy(Connector::new(allowance));
+        let mut metrics = MetricsServiceClient::new(channel.clone());
         let mut client = TraceServiceClient::new(channel);
         if settings.gzip {
             let gzip = CompressionEncoding::Gzip;
             client = client.send_compressed(gzip).accept_compressed(gzip);
+            metrics = metrics.send_compressed(gzip).accept_compressed(gzip);
         }
-        Ok(Self { client, metadata: MetadataMap::from_headers(settings.headers()) })
+        Ok(Self { client, metrics, metadata: MetadataMap::from_headers(settings.headers()) })
     }
 
     /// Sends once.
@@ -52,5 +58,12 @@ impl Grpc {
         let mut request = Request::new(request.clone());
         *request.metadata_mut() = self.metadata.clone();
         self.client.clone().export(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// Sends metrics once.
+    pub(super) async fn send_metrics(&self, request: &ExportMetricsServiceRequest) -> Result<(), Status> {
+        let mut request = Request::new(request.clone());
+        *request.metadata_mut() = self.metadata.clone();
+        self.metrics.clone().export(request).await.map(drop)
     }
 }

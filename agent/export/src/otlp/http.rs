@@ -77,19 +77,25 @@ impl Http {
         &self,
         request: &ExportTraceServiceRequest,
     ) -> Result<ExportTraceServiceResponse, Refusal> {
-        let request = self.post(request).map_err(|error| Refusal::Nothing(error.to_string()))?;
+        // A collector that took the spans may say so in words that are no OTLP.
+        let taken = |body| ExportTraceServiceResponse::decode(body).unwrap_or_default();
+        self.send_any(request).await.map(taken)
+    }
+
+    /// Sends any message once. Returns what the collector answered.
+    pub(super) async fn send_any(&self, message: &impl prost::Message) -> Result<Bytes, Refusal> {
+        let request = self.post(message).map_err(|error| Refusal::Nothing(error.to_string()))?;
         let nothing = |error: &(dyn Error + 'static)| Refusal::Nothing(innermost(error));
         let response = self.client.request(request).await.map_err(|error| nothing(&error))?;
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(|error| nothing(&error))?.to_bytes();
         if head.status.is_success() {
-            // A collector that took the spans may say so in words that are no OTLP.
-            return Ok(ExportTraceServiceResponse::decode(body).unwrap_or_default());
+            return Ok(body);
         }
         Err(refusal(head.status, &head.headers))
     }
 
-    fn post(&self, request: &ExportTraceServiceRequest) -> io::Result<Request<Full<Bytes>>> {
+    fn post(&self, request: &impl prost::Message) -> io::Result<Request<Full<Bytes>>> {
         let mut body = request.encode_to_vec();
         if self.gzip {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());

@@ -21,6 +21,7 @@ pub mod keys;
 mod limits;
 mod lines;
 mod message;
+mod metrics;
 mod patience;
 mod pauses;
 mod protocol;
@@ -64,6 +65,7 @@ pub use self::{
     keep::{REFUSED_FILE, SPILL_FILE},
     limits::Limits,
     lines::{Lines, Written},
+    metrics::{MetricsConfig, MetricsExporter},
     protocol::{Protocol, SCHEMA_URL},
     verdict::LiveVerdict,
 };

@@ -112,6 +112,11 @@ impl Resources {
         Self(PerService { program, kernel, gpu })
     }
 
+    /// Resource of the program.
+    pub(super) fn program(&self) -> Resource {
+        self.0.program.resource.clone()
+    }
+
     /// The most bytes that a request has beside its spans: all services, and gRPC's frame.
     pub(super) fn bytes(&self) -> usize {
         // Six lengths, which grow by four bytes at most, and a frame of five bytes.

@@ -1,6 +1,6 @@
 //! Endpoint settings from the command line and the standard OTEL_EXPORTER_OTLP_* variables.
 //!
-//! The command line beats the variables for traces, which beat those for all signals. A URL without a scheme
+//! The command line beats the variables for one signal, which beat those for all. A URL without a scheme
 //! means plain HTTP, unless OTEL_EXPORTER_OTLP_INSECURE says false. A user and password in the URL become an
 //! authorization header. It reads no file and opens no connection. Source: OpenTelemetry specification 1.60,
 //! `protocol/exporter.md`.
@@ -18,6 +18,31 @@ pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The default of the specification.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is sent: each has variables and a path of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    Traces,
+    Metrics,
+}
+
+impl Signal {
+    /// Its word in the names of variables.
+    const fn word(self) -> &'static str {
+        match self {
+            Signal::Traces => "TRACES",
+            Signal::Metrics => "METRICS",
+        }
+    }
+
+    /// Its path over HTTP.
+    pub(super) const fn path(self) -> &'static str {
+        match self {
+            Signal::Traces => "/v1/traces",
+            Signal::Metrics => "/v1/metrics",
+        }
+    }
+}
 
 /// Settings for reaching the collector.
 #[derive(Clone)]
@@ -50,18 +75,28 @@ pub(super) struct TlsFiles {
 }
 
 impl Settings {
-    /// Puts the settings together. An endpoint or a protocol that the caller gives comes first.
+    /// Puts the settings for traces together. An endpoint or a protocol that the caller gives comes first.
     pub(super) fn resolve(
         endpoint: Option<&str>,
         protocol: Option<Protocol>,
         environment: Environment<'_>,
     ) -> Result<Self, ExportError> {
+        Self::resolve_for(Signal::Traces, endpoint, protocol, environment)
+    }
+
+    /// The same for any signal.
+    pub(super) fn resolve_for(
+        signal: Signal,
+        endpoint: Option<&str>,
+        protocol: Option<Protocol>,
+        environment: Environment<'_>,
+    ) -> Result<Self, ExportError> {
         let get = |name: &str| {
-            let of_traces = format!("OTEL_EXPORTER_OTLP_TRACES_{name}");
-            variable(environment, &of_traces)
+            let of_signal = format!("OTEL_EXPORTER_OTLP_{}_{name}", signal.word());
+            variable(environment, &of_signal)
                 .or_else(|| variable(environment, &format!("OTEL_EXPORTER_OTLP_{name}")))
         };
-        let (given, source) = find_endpoint(endpoint, environment)?;
+        let (given, source) = find_endpoint(signal, endpoint, environment)?;
         let secure = get("INSECURE").is_some_and(|value| value.eq_ignore_ascii_case("false"));
         let mut url = Url::parse(&given, secure)?;
         let named = get("PROTOCOL").as_deref().map(Protocol::from_name);
@@ -73,7 +108,7 @@ impl Settings {
         }
         let timeout = get("TIMEOUT").and_then(|value| value.trim().parse().ok()).filter(|&ms| ms > 0);
         Ok(Self {
-            url: url.uri(protocol, source == Source::TracesVariable)?,
+            url: url.uri(protocol, signal.path(), source == Source::SignalVariable)?,
             origin: url.origin(protocol),
             protocol,
             headers,
@@ -111,22 +146,27 @@ const MESSAGE_CHARACTERS: usize = 300;
 
 /// Whether a collector is named.
 pub(super) fn is_configured(endpoint: Option<&str>, environment: Environment<'_>) -> bool {
-    find_endpoint(endpoint, environment).is_ok()
+    find_endpoint(Signal::Traces, endpoint, environment).is_ok()
 }
 
 /// Where the endpoint was found: rules for paths and protocols differ.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     CommandLine,
-    TracesVariable,
+    SignalVariable,
     Variable,
 }
 
-fn find_endpoint(given: Option<&str>, environment: Environment<'_>) -> Result<(String, Source), ExportError> {
-    let of = |name, source| variable(environment, name).map(|value| (value, source));
+fn find_endpoint(
+    signal: Signal,
+    given: Option<&str>,
+    environment: Environment<'_>,
+) -> Result<(String, Source), ExportError> {
+    let of_signal = format!("OTEL_EXPORTER_OTLP_{}_ENDPOINT", signal.word());
+    let of = |name: &str, source| variable(environment, name).map(|value| (value, source));
     let given = given.map(|endpoint| (endpoint.to_owned(), Source::CommandLine));
     given
-        .or_else(|| of("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", Source::TracesVariable))
+        .or_else(|| of(&of_signal, Source::SignalVariable))
         .or_else(|| of("OTEL_EXPORTER_OTLP_ENDPOINT", Source::Variable))
         .ok_or(ExportError::NoEndpoint)
 }

@@ -5,8 +5,9 @@
 
 use std::{error::Error as _, time::Duration};
 
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+use opentelemetry_proto::tonic::collector::{
+    metrics::v1::ExportMetricsServiceRequest,
+    trace::v1::{ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse},
 };
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -86,6 +87,31 @@ impl Transport {
             let why = format!("no answer within {} ms", timeout.as_millis());
             Delivery::Later { after: None, suspect: false, why }
         })
+    }
+
+    /// Sends metrics once. Returns why they did not arrive, for people.
+    pub(super) async fn send_metrics(&self, request: &ExportMetricsServiceRequest) -> Result<(), String> {
+        self.allowance.renew();
+        let timeout = self.settings.timeout;
+        let attempt = async {
+            match &self.client {
+                Client::Grpc(grpc) => {
+                    grpc.send_metrics(request).await.map_err(|status| match status.source() {
+                        Some(cause) => innermost(cause),
+                        None => format!("the collector answered {:?}", status.code()),
+                    })
+                }
+                Client::Http(http) => {
+                    http.send_any(request).await.map(drop).map_err(|refusal| match refusal {
+                        Refusal::Status { code, .. } => format!("the collector answered {code}"),
+                        Refusal::Nothing(why) => why,
+                    })
+                }
+            }
+        };
+        let sent = tokio::time::timeout(timeout + Duration::from_secs(1), attempt).await;
+        let sent = sent.unwrap_or_else(|_| Err(format!("no answer within {} ms", timeout.as_millis())));
+        sent.map_err(|why| self.settings.scrub(&why))
     }
 
     async fn attempt(&self, request: &ExportTraceServiceRequest) -> Delivery {

@@ -5,11 +5,8 @@
 
 use http::Uri;
 
-use super::{ExportError, Protocol};
+use super::{ExportError, Protocol, settings::Signal};
 use crate::percent;
-
-/// The path of traces over HTTP.
-const TRACES_PATH: &str = "/v1/traces";
 
 /// A parsed URL.
 pub(super) struct Url {
@@ -73,7 +70,7 @@ impl Url {
         match self.port {
             Some(4317) => Some(Protocol::Grpc),
             Some(4318) => Some(Protocol::HttpProtobuf),
-            Some(_) | None => self.path.starts_with(TRACES_PATH).then_some(Protocol::HttpProtobuf),
+            Some(_) | None => self.path.starts_with("/v1/").then_some(Protocol::HttpProtobuf),
         }
     }
 
@@ -88,12 +85,13 @@ impl Url {
         }
     }
 
-    /// The URL to send to.
-    pub(super) fn uri(&self, protocol: Protocol, verbatim: bool) -> Result<Uri, ExportError> {
+    /// The URL to send to: over HTTP with the signal's path, unless the given one is to be taken as it
+    /// stands.
+    pub(super) fn uri(&self, protocol: Protocol, path: &str, verbatim: bool) -> Result<Uri, ExportError> {
         let path = match protocol {
             Protocol::Grpc => String::new(),
             Protocol::HttpProtobuf if verbatim => self.path.clone(),
-            Protocol::HttpProtobuf => with_traces_path(&self.path),
+            Protocol::HttpProtobuf => with_path(&self.path, path),
         };
         let origin = self.origin(protocol);
         format!("{origin}{path}")
@@ -102,12 +100,14 @@ impl Url {
     }
 }
 
-/// A base URL's path with the traces path appended, unless it is there already; the query stays at the end.
-fn with_traces_path(base: &str) -> String {
+/// A base URL's path with the signal's path appended, unless it is there already; the query stays at the end.
+fn with_path(base: &str, own: &str) -> String {
     let (path, query) = base.split_at(base.find('?').unwrap_or(base.len()));
     let path = path.trim_end_matches('/');
-    let path = path.strip_suffix(TRACES_PATH).unwrap_or(path);
-    format!("{path}{TRACES_PATH}{query}")
+    // One endpoint may be given for traces and metrics alike.
+    let others = [own, Signal::Traces.path(), Signal::Metrics.path()];
+    let path = others.into_iter().find_map(|other| path.strip_suffix(other)).unwrap_or(path);
+    format!("{path}{own}{query}")
 }
 
 /// The part of an unparsable URL before its path, without user and password.
