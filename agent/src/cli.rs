@@ -5,12 +5,15 @@ use clap::{Parser, Subcommand};
 use crate::{
     attach::AttachArguments,
     compare::CompareArguments,
+    ctl::CtlArguments,
     doctor::DoctorArguments,
     explain::ExplainArguments,
     export::ExportArguments,
     report::ReportArguments,
     run::RunArguments,
     shell::{CompletionsArguments, ManArguments},
+    top::TopArguments,
+    watch::WatchArguments,
 };
 
 /// Account for every nanosecond of every phase of a program: CPU, run queue, locks, I/O and more.
@@ -38,6 +41,12 @@ pub enum Command {
     Run(RunArguments),
     /// Observe running processes, a control group or a container.
     Attach(AttachArguments),
+    /// Stay, observe what a configuration selects, and keep the seconds around slow requests.
+    Watch(WatchArguments),
+    /// Show the last ten seconds of a resident agent, live.
+    Top(TopArguments),
+    /// Ask a resident agent for its state or its incidents, or to keep what was seen now.
+    Ctl(CtlArguments),
     /// Explain the slow requests of a run folder: causes, evidence, advice.
     Explain(ExplainArguments),
     /// Convert a run folder to OTLP-JSON or a Perfetto trace, or send it to an OTLP collector.

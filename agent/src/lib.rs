@@ -11,6 +11,7 @@ pub mod attach;
 pub mod child;
 pub mod cli;
 pub mod compare;
+pub mod ctl;
 pub mod doctor;
 pub mod explain;
 pub mod export;
@@ -21,7 +22,9 @@ pub mod run;
 pub mod session;
 pub mod shell;
 pub mod sinks;
+pub mod top;
 mod values;
+pub mod watch;
 
 pub use guestscope_base::{clock, guarded, hint::told, memory, out, privileges, secrets, untrusted};
 use guestscope_base::{patient, percent, tasks};

@@ -4,11 +4,11 @@ use clap::{CommandFactory as _, Parser as _};
 use guestscope::{
     attach,
     cli::{Cli, Command},
-    compare, doctor, explain, export,
+    compare, ctl, doctor, explain, export,
     failure::Failure,
     memory, out, report, run, shell,
     sinks::terminal::{Stream, Style},
-    told,
+    told, top, watch,
 };
 
 #[global_allocator]
@@ -30,6 +30,9 @@ fn main() {
     let done = match command {
         Command::Run(arguments) => run::run(&arguments).map_err(Failure::from),
         Command::Attach(arguments) => attach::run(&arguments).map_err(Failure::from),
+        Command::Watch(arguments) => watch::run(&arguments).map_err(Failure::from),
+        Command::Top(arguments) => top::run(&arguments).map_err(Failure::from),
+        Command::Ctl(arguments) => ctl::run(&arguments).map_err(Failure::from),
         Command::Explain(arguments) => explain::run(&arguments).map_err(Failure::from),
         Command::Export(arguments) => export::run(&arguments).map_err(Failure::from),
         Command::Doctor(arguments) => doctor::run(&arguments).map_err(Failure::from),

@@ -27,7 +27,7 @@ const LISTS: usize = 16;
 const SETTLING: u32 = 3;
 
 /// The threads of a target.
-pub(super) struct Adoption {
+pub(crate) struct Adoption {
     target: Target,
     /// Processes that the iterator adopts.
     asked: HashSet<u32>,
@@ -60,7 +60,7 @@ struct Walk {
 }
 
 impl Adoption {
-    pub(super) fn new(target: Target) -> Self {
+    pub(crate) fn new(target: Target) -> Self {
         Self {
             target,
             asked: HashSet::new(),
@@ -78,7 +78,7 @@ impl Adoption {
     }
 
     /// Adopts all existing threads. Returns the number of tracked ones.
-    pub(super) fn begin(&mut self, feed: &mut Feed) -> Result<usize, SessionError> {
+    pub(crate) fn begin(&mut self, feed: &mut Feed) -> Result<usize, SessionError> {
         // Probes first, which take some ten milliseconds: then a thread's first edge is seen as soon as it is
         // tracked.
         let processes = self.target.processes();
@@ -92,40 +92,47 @@ impl Adoption {
     }
 
     /// Text that names the target.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let some =
             |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
         let processes = some(self.processes.len(), "process", "processes");
         format!("attached to {processes}, {}", some(self.threads, "thread", "threads"))
     }
 
+    /// Whether the target may have processes later.
+    pub(crate) fn may_be_empty(&self) -> bool {
+        self.target.may_be_empty()
+    }
+
     /// Excludes a process of the agent's own.
-    pub(super) fn leave_out(&mut self, pid: u32) {
+    pub(crate) fn leave_out(&mut self, pid: u32) {
         self.target.leave_out(pid);
     }
 
     /// Processes with a tracked thread, by their numbers in the agent's PID namespace.
-    pub(super) fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         self.processes.iter().copied().collect()
     }
 
     /// Threads that found no free slot.
-    pub(super) fn threads_missed(&self) -> u64 {
+    pub(crate) fn threads_missed(&self) -> u64 {
         self.threads_missed
     }
 
     /// Processes that were adopted after the beginning.
-    pub(super) fn joined(&self) -> usize {
+    pub(crate) fn joined(&self) -> usize {
         self.adopted.len() - self.at_begin
     }
 
     /// Looks for processes that joined or ended and for new mappings. Returns whether any process is left.
-    pub(super) fn look(&mut self, feed: &mut Feed) -> Result<bool, SessionError> {
+    pub(crate) fn look(&mut self, feed: &mut Feed) -> Result<bool, SessionError> {
         feed.loaded.keep_clocks();
         let known: HashSet<u32> = feed.pairing.live_threads().map(|(thread, _)| thread.tgid).collect();
         let is_listed = self.target.processes().iter().all(|pid| self.asked.contains(pid));
         let is_settled = self.settling == 0 && self.unborn == 0;
-        if !is_settled || !is_listed || known.is_empty() || known != self.known {
+        // Those that were asked for and are not tracked: they may have ended.
+        let is_missing = known.is_empty() && !self.asked.is_empty();
+        if !is_settled || !is_listed || is_missing || known != self.known {
             self.settling = self.settling.saturating_sub(1);
             self.known = known;
             self.adopt(feed)?;

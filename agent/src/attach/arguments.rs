@@ -13,7 +13,8 @@ use crate::{session::Observation, values::duration};
 Observes all threads of the target, and all threads and processes that they start from now on, until
 the last one ends, until Ctrl-C or SIGTERM, or until --duration has passed. Existing child processes
 are not included: name them with --pid too, or use --cgroup. The target keeps running, and nothing
-stays behind in it. A phase that is open when the observation starts or stops is cut there.
+stays behind in it. A phase that is open when the observation starts or stops is cut there. A control
+group without processes is waited for.
 
 Examples:
   sudo guestscope attach --pid 4711                          one process

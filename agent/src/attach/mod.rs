@@ -3,7 +3,7 @@
 //! Ends when the last program has ended, on a signal (not passed on), or after the requested time. What the
 //! agent put into the kernel goes away with it; the programs are not touched.
 
-mod adoption;
+pub(crate) mod adoption;
 mod arguments;
 
 pub use arguments::AttachArguments;
@@ -47,6 +47,8 @@ struct Attached {
     looks: Interval,
     /// When to stop, if there is a duration.
     until: Option<Instant>,
+    /// Whether there was any process.
+    has_begun: bool,
     /// Whether all processes of the target have ended.
     all_ended: bool,
 }
@@ -70,7 +72,8 @@ pub fn run(arguments: &AttachArguments) -> Result<i32, SessionError> {
         let pid = (arguments.pid.len() == 1).then_some(first);
         let identity = Identity::of_target(&arguments.observation, &target, pid)?;
         // Reads the process's root and namespaces, which it can hold up.
-        let read = move || Guest::read(&Root::system(), Cpuid::here().as_ref(), View::Process(first));
+        let view = if first == 0 { View::Own } else { View::Process(first) };
+        let read = move || Guest::read(&Root::system(), Cpuid::here().as_ref(), view);
         let guest =
             patient::answer(ANSWER, read).map_err(|source| SessionError::Look { pid: first, source })?;
         let known = Known { guest, identity, cost, fidelity: loaded.fidelity };
@@ -79,7 +82,9 @@ pub fn run(arguments: &AttachArguments) -> Result<i32, SessionError> {
         let started = Instant::now();
         let mut adoption = Adoption::new(target);
         let adopted = adoption.begin(&mut feed);
-        if !matches!(adopted, Ok(1..)) {
+        let has_begun = matches!(adopted, Ok(1..));
+        let waits = adopted.is_ok() && adoption.may_be_empty();
+        if !has_begun && !waits {
             begun.discard();
             adopted?;
             out::say("error: nothing observed: all processes of the target have ended\n");
@@ -91,9 +96,15 @@ pub fn run(arguments: &AttachArguments) -> Result<i32, SessionError> {
         if let Some(nvml) = session.graphics.pid() {
             adoption.leave_out(nvml);
         }
-        out::say(&format!("{}; Ctrl-C stops observing, and nothing else\n", adoption.summary()));
+        let state = if has_begun {
+            adoption.summary()
+        } else {
+            format!("no process is in the {} yet: waiting", session.identity.command.join(" "))
+        };
+        out::say(&format!("{state}; Ctrl-C stops observing, and nothing else\n"));
         let until = arguments.duration.map(|duration| started + duration);
-        let mut attached = Attached { adoption, signals, looks: every(LOOK), until, all_ended: false };
+        let mut attached =
+            Attached { adoption, signals, looks: every(LOOK), until, has_begun, all_ended: false };
         let kernel_log = session.kernel_log(arguments.observation.kernel_log)?;
         observe(&mut session, &mut attached, kernel_log).await?;
         attached.finish(session, arguments)
@@ -121,6 +132,10 @@ impl Attached {
         let end =
             End { exit, wall, clock, workload: None, threads_missed, unanswered: 0, not_let_in: 0, sources };
         session.finish(end, &arguments.observation)?;
+        if !self.has_begun {
+            out::say("nothing observed: no process joined the target\n");
+            return Ok(1);
+        }
         if let joined @ 1.. = self.adoption.joined() {
             let processes = if joined == 1 { "process" } else { "processes" };
             out::say(&format!("{joined} more {processes} joined the target while it was observed\n"));
@@ -147,7 +162,7 @@ impl Subject for Attached {
     }
 
     fn seems_over(&self, feed: &Feed) -> bool {
-        feed.pairing.live_threads().next().is_none()
+        self.has_begun && feed.pairing.live_threads().next().is_none()
     }
 
     fn processes(&self, _: &Feed) -> (Vec<u32>, bool) {
@@ -157,7 +172,9 @@ impl Subject for Attached {
     async fn handle(&mut self, event: Event, feed: &mut Feed) -> Result<bool, SessionError> {
         match event {
             Event::Look => {
-                self.all_ended = !self.adoption.look(feed)?;
+                let is_inhabited = self.adoption.look(feed)?;
+                self.has_begun |= is_inhabited;
+                self.all_ended = self.has_begun && !is_inhabited;
                 Ok(!self.all_ended)
             }
             Event::Over => Ok(false),

@@ -11,7 +11,7 @@ pub use arguments::ExplainArguments;
 use guestscope_base::Hint;
 
 use crate::out;
-use crate::untrusted::Shown as _;
+use crate::untrusted::{Shown as _, Untrusted};
 use crate::{
     analyze::{
         Called, SLOWEST,
@@ -19,10 +19,10 @@ use crate::{
         gpu_work::GpuWorked,
         spinners,
     },
-    folder::{self, Folder, Manifest, State, TornEnd},
+    folder::{self, Folder, IncidentRecord, Manifest, State, TornEnd},
     health::Fidelity,
     platform::CpuQuota,
-    sinks::terminal::{self, ExplainFacts, Shown, Stream, Style},
+    sinks::terminal::{self, ExplainFacts, Shown, Stream, Style, units},
 };
 
 /// A request that was asked for and cannot be explained. `Display` gives `what: value`.
@@ -145,13 +145,16 @@ fn requests(folder: &Folder, wanted: Wanted, notes: &mut Vec<String>) -> folder:
     Explanation::read(|needs| Ok::<_, folder::Error>(folder.requests_with(needs)?.take(most)), wanted)
 }
 
-/// Waits and names of threads; whether all waits could be read. Without them the parts still stand.
+/// Waits, names of threads, work of GPUs; whether all waits could be read. Without them the parts still
+/// stand.
 fn evidence(folder: &Folder, explanation: &mut Explanation, notes: &mut Vec<String>) -> bool {
     let waits = folder.waits().and_then(|waits| explanation.add_waits(waits));
     let has_waits = waits.is_ok();
     notes.extend(waits.err().map(|error| format!("waits are missing: {error}")));
     let threads = folder.threads().and_then(|threads| explanation.add_threads(threads));
     notes.extend(threads.err().map(|error| format!("names of threads are missing: {error}")));
+    let work = explanation.add_gpu_work(|| folder.gpu_work());
+    notes.extend(work.err().map(|error| format!("work of GPUs is missing: {error}")));
     has_waits
 }
 
@@ -164,8 +167,13 @@ fn facts(
 ) -> ExplainFacts {
     let manifest = folder.manifest();
     let gpu_work = GpuWorked::read(|| folder.gpu_work(), || folder.requests());
-    notes.extend(gpu_work.as_ref().err().map(|error| format!("work of GPUs is missing: {error}")));
+    let missing = gpu_work.as_ref().err().map(|error| format!("work of GPUs is missing: {error}"));
+    // Single requests may have said so before.
+    if let Some(missing) = missing.filter(|missing| !notes.contains(missing)) {
+        notes.push(missing);
+    }
     let gpu_work = gpu_work.ok().flatten();
+    notes.extend(manifest.incident.as_ref().map(incident));
     notes.extend(lost(manifest));
     // A run without any waits was started with `--wait-threshold off`.
     let has_all_waits = has_waits && lost_waits(manifest) == 0 && manifest.rows.waits > 0;
@@ -189,6 +197,19 @@ fn facts(
         hidden: hidden::hidden(manifest, &explanation.summary),
         notes,
     }
+}
+
+/// What a resident agent kept this folder for.
+fn incident(incident: &IncidentRecord) -> String {
+    let IncidentRecord { at, trigger, request, duration_ns, typical_ns, .. } = incident;
+    let at = at.split('.').next().unwrap_or_default();
+    let typical = typical_ns.map(|ns| format!(" (typical {})", units::duration(ns)));
+    let took = (!request.is_empty()).then(|| {
+        let request = Untrusted::from(request);
+        format!(": {request} took {}{}", units::duration(*duration_ns), typical.unwrap_or_default())
+    });
+    let (at, trigger) = (Untrusted::from(at), Untrusted::from(trigger));
+    format!("an incident of {at}{}; {trigger}", took.unwrap_or_default())
 }
 
 fn quota(manifest: &Manifest) -> Option<CpuQuota> {

@@ -3,8 +3,9 @@
 use guestscope_base::Hint;
 
 use crate::{
-    compare::CompareError, doctor::DoctorError, explain::ExplainError, export::ExportFileError,
-    report::ReportError, session::SessionError, shell::ShellError,
+    compare::CompareError, ctl::CtlError, doctor::DoctorError, explain::ExplainError,
+    export::ExportFileError, report::ReportError, session::SessionError, shell::ShellError,
+    watch::WatchError,
 };
 
 /// Why a verb failed. `Display` gives `what: value`.
@@ -13,6 +14,10 @@ use crate::{
 pub enum Failure {
     /// `run` or `attach`.
     Session(#[from] SessionError),
+    /// `watch`.
+    Watch(#[from] WatchError),
+    /// `ctl`.
+    Ctl(#[from] CtlError),
     /// `explain`.
     Explain(#[from] ExplainError),
     /// `export`.
@@ -31,6 +36,8 @@ impl Hint for Failure {
     fn hint(&self) -> Option<String> {
         match self {
             Failure::Session(error) => error.hint(),
+            Failure::Watch(error) => error.hint(),
+            Failure::Ctl(error) => error.hint(),
             Failure::Explain(error) => error.hint(),
             Failure::Export(error) => error.hint(),
             Failure::Doctor(error) => error.hint(),

@@ -2,5 +2,5 @@
 //!
 //! A sink takes finished requests or a summary and writes one format. It never calls an earlier stage.
 
-pub use guestscope_export::{otlp, perfetto};
+pub use guestscope_export::{metrics, otlp, perfetto};
 pub use guestscope_render::{html, terminal};

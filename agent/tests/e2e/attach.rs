@@ -20,7 +20,7 @@ const ENDED: &str = "request:ended work:ended rest:ended";
 const CUT: [&str; 3] = ["pairing_edges_before", "pairing_unmatched_ends", "pairing_unended_phases"];
 
 /// The subject in this role, started without the agent; its notes go to the file `name`.
-fn stranger(ground: &Ground, name: &str) -> Start {
+pub(crate) fn stranger(ground: &Ground, name: &str) -> Start {
     Start::new(&ground.path(""), &subject())
         .environment("E2E_BOOK", ground.path(name))
         .stdout(Stdio::null())
@@ -32,12 +32,12 @@ fn lines(ground: &Ground, book: &str) -> usize {
 }
 
 /// Waits until the subject has noted this many further requests.
-fn wait_for_requests(ground: &Ground, book: &str, more: usize) {
+pub(crate) fn wait_for_requests(ground: &Ground, book: &str, more: usize) {
     let before = lines(ground, book);
     eventually("requests", || (lines(ground, book) >= before + more).then_some(()));
 }
 
-fn attach(ground: &Ground, target: &[&str]) -> Start {
+pub(crate) fn attach(ground: &Ground, target: &[&str]) -> Start {
     ground.command(&["attach", "--json", "--output"]).word(ground.path("runs")).words(target)
 }
 
@@ -384,8 +384,4 @@ fn what_cannot_be_observed() {
     refused(&["--pid", &number.to_string()], &format!("error: not a process but a thread of one: {number}"));
     drop(end);
     thread.join().expect("it does not panic");
-
-    let Some(group) = Group::new(test, "empty") else { return };
-    let directory = group.directory().display().to_string();
-    refused(&["--cgroup", &directory], &format!("error: no process to observe in it: cgroup {directory}"));
 }

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod attach;
+mod awaited;
 mod beside;
 mod btf;
 mod collector;
@@ -61,6 +62,8 @@ mod python_auto;
 mod python_servers;
 mod refusals;
 mod requests;
+mod resident;
+mod resident_metrics;
 mod running;
 mod situations;
 mod socket;

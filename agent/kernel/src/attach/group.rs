@@ -22,6 +22,8 @@ const LIST_BYTES: u64 = 32 << 20;
 #[derive(Debug)]
 pub(super) struct Group {
     directory: PathBuf,
+    /// Directories of the same path in other hierarchies, while nobody is in this one.
+    others: Vec<PathBuf>,
 }
 
 impl Group {
@@ -35,14 +37,17 @@ impl Group {
         }
         let in_mounts = mounts.iter().map(|mount| mount.at.join(below));
         there.extend(in_mounts.filter(|directory| directory.join(PROCESSES).is_file()));
-        let first = there.first().cloned();
-        let found = Self::first_inhabited(&there).or_else(|| first.map(|directory| Self { directory }));
+        let found = Self::first_inhabited(&there).or_else(|| {
+            let (directory, others) = there.split_first()?;
+            Some(Self { directory: directory.clone(), others: others.to_vec() })
+        });
         found.ok_or_else(|| TargetError::NoGroup(path.shown().to_string()))
     }
 
     /// The first of these with processes.
     pub(super) fn first_inhabited(directories: &[PathBuf]) -> Option<Self> {
-        let groups = directories.iter().map(|directory| Self { directory: directory.clone() });
+        let groups =
+            directories.iter().map(|directory| Self { directory: directory.clone(), others: Vec::new() });
         groups.into_iter().find(|group| !group.processes().is_empty())
     }
 
@@ -52,8 +57,13 @@ impl Group {
 
     /// All processes in it and below it. Those of other PID namespaces, which have no ID here, are left out.
     pub(super) fn processes(&self) -> Vec<u32> {
+        let all = [&self.directory].into_iter().chain(&self.others);
+        all.map(|directory| Self::below(directory)).find(|found| !found.is_empty()).unwrap_or_default()
+    }
+
+    fn below(directory: &Path) -> Vec<u32> {
         let mut found = BTreeSet::new();
-        let mut open = vec![self.directory.clone()];
+        let mut open = vec![directory.to_owned()];
         let mut seen = 0;
         while let Some(directory) = open.pop() {
             seen += 1;

@@ -47,6 +47,13 @@ pub struct Target {
 enum Members {
     Processes(Vec<Process>),
     Group(Group),
+    Chosen(Box<dyn Choice>),
+}
+
+/// Chooses processes anew at each look.
+pub trait Choice: std::fmt::Debug {
+    /// Living processes that are chosen now, by their IDs in this PID namespace.
+    fn processes(&mut self) -> Vec<u32>;
 }
 
 impl Target {
@@ -54,7 +61,8 @@ impl Target {
         Self { name, words, executable, members, left_out: vec![std::process::id()] }
     }
 
-    /// Finds the target. It has at least one living process.
+    /// Finds the target. It has at least one living process, or is a control group, which programs may join
+    /// later.
     pub fn find(wanted: Wanted<'_>) -> Result<Self, TargetError> {
         process::check_proc()?;
         match wanted {
@@ -63,7 +71,7 @@ impl Target {
                 let group = Group::find(path)?;
                 let last = path.file_name().unwrap_or(path.as_os_str()).shown().to_string();
                 let words = vec!["cgroup".to_owned(), group.directory().shown().to_string()];
-                Self::new(last, words, None, Members::Group(group)).inhabited()
+                Ok(Self::new(last, words, None, Members::Group(group)))
             }
             Wanted::Container(wanted) => {
                 let container = container::find(Path::new("/"), wanted)?;
@@ -73,6 +81,15 @@ impl Target {
                 Self::new(name, words, None, members).inhabited()
             }
         }
+    }
+
+    /// Processes that are chosen anew at each look. There may be none.
+    ///
+    /// # Errors
+    /// /proc does not show the processes of this PID namespace.
+    pub fn chosen(name: String, words: Vec<String>, choice: Box<dyn Choice>) -> Result<Self, TargetError> {
+        process::check_proc()?;
+        Ok(Self::new(name, words, None, Members::Chosen(choice)))
     }
 
     fn processes_of(pids: &[u32]) -> Result<Self, TargetError> {
@@ -98,6 +115,11 @@ impl Target {
         Ok(self)
     }
 
+    /// Whether processes may join it when it has none.
+    pub fn may_be_empty(&self) -> bool {
+        !matches!(self.members, Members::Processes(_))
+    }
+
     /// Leaves out this process of the agent's own, though it is in the group.
     pub fn leave_out(&mut self, pid: u32) {
         self.left_out.push(pid);
@@ -111,6 +133,7 @@ impl Target {
                 processes.iter().map(|process| process.pid).collect()
             }
             Members::Group(group) => group.processes(),
+            Members::Chosen(choice) => choice.processes(),
         };
         processes.retain(|pid| !self.left_out.contains(pid));
         processes.sort_unstable();

@@ -69,6 +69,10 @@ impl Piece {
     pub(super) fn text(&self) -> &str {
         &self.text
     }
+
+    pub(super) const fn emphasis(&self) -> Emphasis {
+        self.emphasis
+    }
 }
 
 impl From<&str> for Piece {

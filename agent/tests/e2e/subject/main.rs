@@ -7,6 +7,7 @@ mod grow;
 mod hidden;
 mod hostile;
 mod lives;
+mod spikes;
 mod view;
 mod waits;
 mod witness;
@@ -38,6 +39,7 @@ const ROLES: &[(&str, Role)] = &[
     ("wait-for-line", lives::wait_for_line),
     ("hostile", hostile::hostile),
     ("take-turns", hostile::take_turns),
+    ("spikes", spikes::spikes),
     ("view", view::view),
     ("waits", waits::waits),
     ("witness", witness::witness),

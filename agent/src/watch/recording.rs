@@ -1,0 +1,278 @@
+//! The flight recorder at work: segments, triggers, and the incidents that they make.
+//!
+//! It goes along with the folder, on the thread that writes it. What takes time is done by the thread of
+//! [`keeper`](super::keeper).
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use super::{
+    flood::{Bounds, Flood, Kind, Verdict},
+    keeper::{Job, Keeper},
+    rate::Rates,
+    shared::{Asked, Listed, Shared},
+    trigger::{self, Ended, Pressed, Trigger},
+};
+use crate::{
+    analyze::{Live, TailVerdict, compare::latency_ns, request_split},
+    clock::ClockPair,
+    folder::{IncidentRecord, Recorder, RunFolder, Sample, rfc3339},
+    phase::{AllUnfinished, Request},
+    session::attendant::{Attendant, Stretch},
+};
+
+/// Time after the end of what is kept until it is gathered: rows are in the folder by then, ns.
+const SETTLED_NS: u64 = 2_000_000_000;
+/// Limits are counted in stretches of this length; the last one of an incident is waited for.
+pub(super) const STRETCH: Duration = Duration::from_secs(2);
+/// No longer than this, ns.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// Most incidents that wait for their end.
+const MOST_PENDING: usize = 64;
+/// Most stretches kept: those of 17 minutes. Most limits take 0.3 KB in each.
+const MOST_STRETCHES: usize = 512;
+
+/// The recorder and what it noticed.
+pub(super) struct Recording {
+    shared: Arc<Shared>,
+    recorder: Recorder,
+    keeper: Keeper,
+    flood: Flood,
+    pressed: Pressed,
+    pending: VecDeque<Pending>,
+    stretches: VecDeque<Stretch>,
+    unfinished: AllUnfinished,
+    rates: Rates,
+    /// Triggers of the configuration, and for which one they were taken.
+    triggers: Vec<Trigger>,
+    /// Whether the list of incidents has changed since it was saved.
+    is_changed: bool,
+    /// Both clocks at the last tick.
+    clock: ClockPair,
+}
+
+/// An incident whose time has not passed yet.
+struct Pending {
+    number: u64,
+    record: IncidentRecord,
+}
+
+/// What was noticed.
+struct Noticed {
+    trigger: String,
+    request: String,
+    duration_ns: u64,
+    typical_ns: Option<u64>,
+    cause: String,
+    /// Begin and end, CLOCK_MONOTONIC, ns.
+    span_ns: (u64, u64),
+}
+
+impl Recording {
+    pub(super) fn new(shared: Arc<Shared>, recorder: Recorder, keeper: Keeper) -> Self {
+        let triggers = shared.config().triggers();
+        Self {
+            shared,
+            recorder,
+            keeper,
+            flood: Flood::default(),
+            pressed: Pressed::default(),
+            pending: VecDeque::new(),
+            stretches: VecDeque::new(),
+            unfinished: AllUnfinished::default(),
+            rates: Rates::default(),
+            triggers,
+            is_changed: false,
+            clock: ClockPair::now(),
+        }
+    }
+
+    /// Keeps a stretch of the recorder, wall times, ns. It is asked for by itself, so it is always kept.
+    fn stretch_of(&mut self, from_ns: u64, to_ns: u64) {
+        let monotonic = |wall_ns: u64| wall_ns.saturating_add_signed(-self.clock.offset_ns());
+        let trigger = "asked for a stretch of time".to_owned();
+        let at = rfc3339(self.clock.wall_ns);
+        let record = IncidentRecord {
+            at: at.clone(),
+            trigger: trigger.clone(),
+            from_ns: monotonic(from_ns),
+            to_ns: monotonic(to_ns),
+            ..IncidentRecord::default()
+        };
+        let number = self.shared.list().add(Listed { at, trigger, ..Listed::default() });
+        self.pending.push_back(Pending { number, record });
+        self.is_changed = true;
+    }
+
+    /// Judges what was noticed, and remembers it if it is to be kept.
+    fn notice(&mut self, noticed: Noticed) {
+        let config = self.shared.config();
+        let incidents = &config.incidents;
+        let kind = Kind {
+            request: noticed.request.clone(),
+            cause: noticed.cause.clone(),
+            trigger: noticed.trigger.clone(),
+        };
+        let bounds = Bounds { per_hour: incidents.per_hour, alike_ns: incidents.alike_for.ns() };
+        let now = ClockPair::now();
+        let mut list = self.shared.list();
+        self.is_changed = true;
+        match self.flood.judge(&kind, list.next, now.monotonic_ns, bounds) {
+            Verdict::Alike(number) => {
+                if let Some(incident) = list.get(number) {
+                    incident.alike += 1;
+                }
+                drop(list);
+                self.shared.status().incidents_alike += 1;
+            }
+            Verdict::Keep if self.pending.len() < MOST_PENDING => {
+                let at = rfc3339(now.wall_ns);
+                let Noticed { trigger, request, duration_ns, typical_ns, cause, span_ns } = noticed;
+                let record = IncidentRecord {
+                    at: at.clone(),
+                    trigger: trigger.clone(),
+                    request: request.clone(),
+                    duration_ns,
+                    typical_ns,
+                    cause: cause.clone(),
+                    from_ns: span_ns.0.saturating_sub(incidents.before.ns()),
+                    to_ns: span_ns.1.saturating_add(incidents.after.ns()),
+                };
+                let listed =
+                    Listed { at, trigger, request, duration_ns, typical_ns, cause, ..Listed::default() };
+                let number = list.add(listed);
+                self.pending.push_back(Pending { number, record });
+            }
+            Verdict::Keep | Verdict::TooMany => {
+                list.too_many += 1;
+                drop(list);
+                self.shared.status().incidents_too_many += 1;
+            }
+        }
+    }
+
+    /// Hands incidents whose time has passed to the keeper.
+    fn gather(&mut self, folder: &mut RunFolder, now: ClockPair) {
+        let counted_ns = self.stretches.back().map_or(0, |stretch| stretch.to_ns);
+        let is_over = |pending: &Pending| {
+            let since_ns = now.monotonic_ns.saturating_sub(pending.record.to_ns);
+            since_ns >= PATIENCE_NS || since_ns >= SETTLED_NS && counted_ns >= pending.record.to_ns
+        };
+        if !self.pending.iter().any(is_over) {
+            return;
+        }
+        // The current segment is complete then.
+        self.recorder.roll(folder, now);
+        let (over, later) = std::mem::take(&mut self.pending).into_iter().partition(is_over);
+        self.pending = later;
+        for Pending { number, record } in over {
+            let (from_ns, to_ns) = (record.from_ns, record.to_ns);
+            let is_within = |stretch: &&Stretch| stretch.from_ns <= to_ns && stretch.to_ns >= from_ns;
+            let job = Job {
+                number,
+                segments: self.recorder.segments(from_ns, to_ns),
+                stretches: self.stretches.iter().filter(is_within).cloned().collect(),
+                unfinished: self.unfinished.clone(),
+                record,
+            };
+            if !self.keeper.keep(job) {
+                let mut list = self.shared.list();
+                if let Some(incident) = list.get(number) {
+                    "too many are being made".clone_into(&mut incident.error);
+                }
+                drop(list);
+                self.shared.status().incidents_failed += 1;
+            }
+        }
+        self.is_changed = true;
+    }
+
+    fn tell_status(&mut self, folder: &RunFolder) {
+        let lost = self.recorder.rows_lost(folder);
+        let mut status = self.shared.status();
+        (status.segments, status.recorder_bytes) = (self.recorder.count() as u64, self.recorder.bytes());
+        status.rows_lost =
+            lost.phases + lost.threads + lost.samples + lost.marks + lost.waits + lost.gpu_work;
+        status.open = self.unfinished.open;
+        (status.requests, status.requests_per_s) = self.rates.requests();
+        (status.cpu_ns, status.cpu, status.rss_bytes) = self.rates.cost();
+        if let Some(error) = self.recorder.last_error() {
+            error.clone_into(&mut status.last_error);
+        }
+    }
+}
+
+impl Attendant for Recording {
+    fn request(&mut self, request: &Request, live: &Live, verdict: Option<&TailVerdict>) {
+        self.rates.ended();
+        self.shared.metrics().observe(request, verdict, self.clock.offset_ns());
+        let root = request.root();
+        let duration_ns = latency_ns(request);
+        let end_ns = root.start_ns.saturating_add(root.duration_ns);
+        let split = request_split(request);
+        self.shared.window().ended(&root.name, (end_ns, duration_ns), &split, verdict);
+        let ended = Ended { name: &root.name, duration_ns, typical_ns: live.typical_ns(request), verdict };
+        let Some(trigger) = trigger::of_request(&self.triggers, &ended) else { return };
+        let noticed = Noticed {
+            trigger: trigger.to_string(),
+            request: root.name.stored().to_owned(),
+            duration_ns,
+            typical_ns: ended.typical_ns,
+            cause: verdict.and_then(|one| one.cause).map_or_else(String::new, |one| one.name().to_owned()),
+            span_ns: (end_ns.saturating_sub(duration_ns), end_ns),
+        };
+        self.notice(noticed);
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        self.rates.sample(sample);
+        let trigger = self.pressed.take(sample, &self.triggers).map(ToString::to_string);
+        if let Some(trigger) = trigger {
+            self.notice(Noticed::at(trigger, sample.time_ns));
+        }
+    }
+
+    fn stretch(&mut self, stretch: Stretch) {
+        let keep_ns = self.shared.config().recorder.window.ns();
+        let is_old = |one: &Stretch| one.to_ns.saturating_add(keep_ns) < stretch.to_ns;
+        while self.stretches.front().is_some_and(is_old) || self.stretches.len() >= MOST_STRETCHES {
+            self.stretches.pop_front();
+        }
+        self.stretches.push_back(stretch);
+    }
+
+    fn unfinished(&mut self, all: &AllUnfinished) {
+        self.unfinished = all.clone();
+    }
+
+    fn tick(&mut self, folder: &mut RunFolder) {
+        self.triggers = self.shared.config().triggers();
+        let now = ClockPair::now();
+        self.clock = now;
+        for asked in self.shared.asked() {
+            match asked {
+                Asked::Now => self.notice(Noticed::at("asked for".to_owned(), now.monotonic_ns)),
+                Asked::Stretch(from_ns, to_ns) => self.stretch_of(from_ns, to_ns),
+            }
+        }
+        self.recorder.tick(folder, now);
+        self.gather(folder, now);
+        self.tell_status(folder);
+        if std::mem::take(&mut self.is_changed) {
+            self.keeper.save();
+        }
+    }
+}
+
+impl Noticed {
+    /// Something at one moment.
+    fn at(trigger: String, at_ns: u64) -> Self {
+        Self {
+            trigger,
+            request: String::new(),
+            duration_ns: 0,
+            typical_ns: None,
+            cause: String::new(),
+            span_ns: (at_ns, at_ns),
+        }
+    }
+}

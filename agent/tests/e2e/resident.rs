@@ -1,0 +1,231 @@
+//! `watch`: programs that come and go, incidents by requests, signals and `ctl`, restarts, a second agent.
+
+use std::{fs, process::Stdio};
+
+use guestscope::folder::Folder;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::{
+    ground::{Ground, eventually, subject},
+    running::{Running, Start},
+};
+
+/// A resident agent's place in a test's folder.
+pub(crate) struct Resident {
+    pub(crate) ground: Ground,
+}
+
+impl Resident {
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        Ground::new(test).map(|ground| Self { ground })
+    }
+
+    /// Writes the configuration: the subject is selected by `command`.
+    pub(crate) fn configure(&self, command: &str, more: &str) {
+        let (directory, socket) = (self.ground.path("watch"), self.ground.path("watch.sock"));
+        let text = format!(
+            "name = 'test'\ndirectory = '{}'\nsocket = '{}'\n\
+             [[programs]]\nexecutable = '{}'\ncommand = '{command}'\n\
+             [recorder]\nsegment = '1s'\nwindow = '2m'\n{more}",
+            directory.display(),
+            socket.display(),
+            subject().display()
+        );
+        fs::write(self.ground.path("watch.toml"), text).expect("the folder is ours");
+    }
+
+    fn agent(&self, name: &str, options: &[&str]) -> Start {
+        let file =
+            |end: &str| fs::File::create(self.ground.path(&format!("{name}.{end}"))).expect("it is ours");
+        let start = self.ground.command(&["watch", "--config"]).word(self.ground.path("watch.toml"));
+        start.words(options).stdout(file("out")).stderr(file("err"))
+    }
+
+    /// Starts the agent, and waits until it watches.
+    pub(crate) fn watch(&self, name: &str, options: &[&str]) -> Running {
+        let running = self.agent(name, options).spawn();
+        eventually("it watches", || self.said(name).contains("watching: ").then_some(()));
+        running
+    }
+
+    fn said(&self, name: &str) -> String {
+        fs::read_to_string(self.ground.path(&format!("{name}.err"))).unwrap_or_default()
+    }
+
+    pub(crate) fn ctl(&self, what: &str) -> Value {
+        let socket = self.ground.path("watch.sock");
+        let done = self.ground.command(&["ctl", what, "--json", "--socket"]).word(socket).finish().expect(0);
+        serde_json::from_str(&done.stdout).expect("it is JSON")
+    }
+
+    /// The subject of slow requests; its notes go to a file of this name.
+    pub(crate) fn program(&self, book: &str) -> Running {
+        let program = Start::new(&self.ground.path(""), &subject()).words(&["spikes"]);
+        let program = program.word(self.ground.path(&format!("{book}.slow")));
+        let book = self.ground.path(book);
+        program.environment("E2E_BOOK", book).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    }
+
+    fn requests(&self, book: &str) -> usize {
+        fs::read_to_string(self.ground.path(book)).map_or(0, |text| text.lines().count())
+    }
+
+    /// Waits for so many further requests.
+    fn wait_for(&self, book: &str, more: usize) {
+        let before = self.requests(book);
+        eventually("requests", || (self.requests(book) >= before + more).then_some(()));
+    }
+
+    /// Waits until the agent has seen so many requests.
+    pub(crate) fn wait_until_seen(&self, requests: u64) {
+        eventually("seen", || (self.ctl("status")["requests"].as_u64() >= Some(requests)).then_some(()));
+    }
+
+    pub(crate) fn make_slow(&self, book: &str) {
+        fs::write(self.ground.path(&format!("{book}.slow")), "").expect("the folder is ours");
+        eventually("a slow request", || (!self.ground.path(&format!("{book}.slow")).exists()).then_some(()));
+    }
+
+    /// The incidents, the newest first, once there are so many that are complete.
+    pub(crate) fn incidents(&self, many: usize) -> Vec<Value> {
+        eventually("incidents", || {
+            let list = self.ctl("incidents");
+            let list = list.as_array().expect("it is a list").clone();
+            let complete = list.iter().filter(|one| one["folder"] != "").count();
+            (complete >= many).then_some(list)
+        })
+    }
+}
+
+const SLOW: &str = "[[triggers]]\nrequest = 'request'\nslower_than = '200ms'\n\
+                    [incidents]\nbefore = '3s'\nafter = '1s'\n";
+
+#[test]
+fn a_slow_request_becomes_an_incident_that_explain_reads() {
+    let Some(resident) = Resident::new("resident::a_slow_request_becomes_an_incident_that_explain_reads")
+    else {
+        return;
+    };
+    resident.configure("*spikes*", SLOW);
+    let agent = resident.watch("agent", &["--once"]);
+    // It starts after the agent.
+    let program = resident.program("book");
+    resident.wait_until_seen(300);
+    resident.make_slow("book");
+    let done = agent.finish().expect(0);
+    drop((done, program));
+
+    let list = fs::read_to_string(resident.ground.path("watch/incidents.json")).expect("it was saved");
+    let list: Value = serde_json::from_str(&list).expect("it is JSON");
+    let incident = &list["incidents"][0];
+    assert_eq!((incident["request"].as_str(), incident["cause"].as_str()), (Some("request"), Some("sleep")));
+    assert!(incident["duration_ns"].as_u64() >= Some(400_000_000), "{incident}");
+    let path = incident["folder"].as_str().expect("it was kept");
+    let folder = Folder::open(path).expect("it is a run folder");
+    let record = folder.manifest().incident.clone().expect("it is one of an incident");
+    assert_eq!(record.trigger, "request of request: slower than 200ms");
+    let requests: Vec<_> =
+        folder.requests().expect("it has some").map(|one| one.expect("it is whole")).collect();
+    let within = requests.iter().filter(|one| one.root().start_ns + one.root().duration_ns >= record.from_ns);
+    assert_eq!(within.count(), requests.len());
+    assert!(requests.len() > 100, "{} requests", requests.len());
+
+    let explained = resident.ground.command(&["explain", "--json"]).word(path).finish().expect(0);
+    let explained: Value = serde_json::from_str(&explained.stdout).expect("it is JSON");
+    let slowest = &explained["groups"][0]["explained"][0];
+    assert!(slowest["latency_ns"].as_u64() >= Some(400_000_000), "{explained}");
+}
+
+#[test]
+fn incidents_are_asked_for_and_alike_ones_are_counted() {
+    let Some(resident) = Resident::new("resident::incidents_are_asked_for_and_alike_ones_are_counted") else {
+        return;
+    };
+    resident.configure("*spikes*", SLOW);
+    let program = resident.program("book");
+    resident.wait_for("book", 1);
+    let agent = resident.watch("agent", &[]);
+    resident.wait_until_seen(150);
+    assert_eq!(resident.ctl("status")["processes"], 1);
+    resident.make_slow("book");
+    resident.make_slow("book");
+    resident.wait_for("book", 10);
+    let list = resident.incidents(1);
+    assert_eq!((list.len(), &list[0]["alike"]), (1, &Value::from(1)), "{list:?}");
+    assert_eq!(resident.ctl("trigger")["triggered"], true);
+    let list = resident.incidents(2);
+    assert_eq!(list[0]["trigger"], "asked for");
+    agent.signal(Signal::SIGUSR1);
+    eventually("it is counted", || (resident.ctl("incidents")[0]["alike"] == 1).then_some(()));
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
+}
+
+#[test]
+fn a_configuration_is_read_again_and_a_second_agent_steps_back() {
+    let Some(resident) =
+        Resident::new("resident::a_configuration_is_read_again_and_a_second_agent_steps_back")
+    else {
+        return;
+    };
+    resident.configure("nothing like it", SLOW);
+    let program = resident.program("book");
+    let agent = resident.watch("agent", &[]);
+    let second = resident.agent("second", &[]).finish();
+    assert_eq!(second.code(), 2);
+    assert!(resident.said("second").contains("error: another agent watches this guest"));
+    resident.wait_for("book", 200);
+    let status = resident.ctl("status");
+    assert_eq!((&status["processes"], &status["requests"]), (&Value::from(0), &Value::from(0)));
+    resident.configure("*spikes*", SLOW);
+    agent.signal(Signal::SIGHUP);
+    resident.wait_until_seen(50);
+    // One that makes no sense changes nothing.
+    resident.configure("*spikes*", "[[trigger]]\n");
+    agent.signal(Signal::SIGHUP);
+    eventually("it is refused", || {
+        let said = resident.said("agent");
+        said.contains("the configuration stays as it was").then_some(())
+    });
+    resident.wait_for("book", 10);
+    let before = resident.ctl("status")["requests"].as_u64();
+    eventually("it goes on", || (resident.ctl("status")["requests"].as_u64() > before).then_some(()));
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
+}
+
+#[test]
+fn a_killed_agent_harms_nobody_and_the_next_one_has_what_it_recorded() {
+    let Some(resident) =
+        Resident::new("resident::a_killed_agent_harms_nobody_and_the_next_one_has_what_it_recorded")
+    else {
+        return;
+    };
+    resident.configure("*spikes*", "[incidents]\nbefore = '60s'\nafter = '1s'\n");
+    let program = resident.program("book");
+    let agent = resident.watch("first", &[]);
+    resident.wait_until_seen(300);
+    agent.signal(Signal::SIGKILL);
+    assert_eq!(agent.finish().code(), 1000 + Signal::SIGKILL as i32);
+    resident.wait_for("book", 100);
+    let agent = resident.watch("next", &[]);
+    resident.wait_until_seen(100);
+    assert_eq!(resident.ctl("trigger")["triggered"], true);
+    let path = eventually("it was kept", || {
+        let list = resident.ctl("incidents");
+        let asked = list.as_array()?.iter().find(|one| one["trigger"] == "asked for")?;
+        asked["folder"].as_str().filter(|path| !path.is_empty()).map(str::to_owned)
+    });
+    let folder = Folder::open(path).expect("it is a run folder");
+    let numbers: Vec<u64> =
+        folder.requests().expect("it has some").map(|one| one.expect("it is whole").root().request).collect();
+    // From both: the kill cost what was seen in its last second, and the time until the next one watched.
+    let gap = numbers.windows(2).map(|two| two[1].saturating_sub(two[0])).max();
+    assert!(numbers.len() > 200 && gap >= Some(50), "{} requests, gap {gap:?}", numbers.len());
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
+}
