@@ -8,6 +8,7 @@ mod apt;
 mod arm64;
 mod artifact;
 mod bench;
+mod build;
 mod cache;
 mod check;
 mod command;
@@ -27,7 +28,9 @@ mod models;
 mod pins;
 mod process;
 mod progress;
+mod prometheus;
 mod python;
+mod pytorch;
 mod redact;
 mod setup;
 mod studies;
@@ -68,6 +71,16 @@ enum Verb {
         #[arg(long)]
         keep: bool,
     },
+    /// Build the agent and the workloads, and say where they are
+    Build {
+        /// The workloads alone, for `--device cuda`: against the PyTorch of this machine, which has to go
+        /// with our tch
+        #[arg(long)]
+        cuda: bool,
+        /// The Python that has this PyTorch [default: python3 on PATH]
+        #[arg(long, value_name = "PATH", requires = "cuda")]
+        python: Option<PathBuf>,
+    },
     /// Set up and run everything that can be tested on this machine
     Test,
     /// Formatting, lints on the host and on the BPF target, and the rules of this repository
@@ -80,10 +93,10 @@ enum Verb {
         /// Rounds of each variant
         #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(2..=50))]
         rounds: u8,
-        /// How long `soak` lasts
+        /// How long `soak` and `resident` last
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(3..=10_080))]
         minutes: u16,
-        /// Requests a second of the service of `soak`
+        /// Requests a second of the service of `soak`, and of the programs of `resident`
         #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u16).range(1..=20_000))]
         rate: u16,
     },
@@ -179,6 +192,8 @@ fn run(verb: &Verb) -> Result<bool> {
     let mut xtask = Xtask::open()?;
     match verb.clone() {
         Verb::Demo { no_jaeger, keep } => demo::verb(&mut xtask, demo::Options { jaeger: !no_jaeger, keep }),
+        Verb::Build { cuda: false, .. } => build::verb(&xtask, build::Options::Cpu),
+        Verb::Build { cuda: true, python } => build::verb(&xtask, build::Options::Cuda { python }),
         Verb::Test => test::verb(&mut xtask),
         Verb::Check => check::verb(&xtask),
         Verb::Bench { parts, rounds, minutes, rate } => {

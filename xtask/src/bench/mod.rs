@@ -17,6 +17,7 @@ mod programs;
 mod python;
 mod pytorch;
 mod ratio;
+mod resident;
 mod row;
 mod share;
 mod soak;
@@ -84,6 +85,9 @@ pub(crate) enum Part {
     /// Losses and memory over --minutes beside a collector that goes away and hostile neighbours, only if it
     /// is named, and alone
     Soak,
+    /// A resident agent over --minutes beside programs that come and go: its CPU time, memory, disk and
+    /// losses, only if it is named, and alone
+    Resident,
 }
 
 impl Part {
@@ -102,7 +106,7 @@ impl Part {
             Self::Causes => causes::rows(bench),
             Self::Pytorch => pytorch::rows(bench),
             // It prints and judges by itself.
-            Self::Soak => Ok(Vec::new()),
+            Self::Soak | Self::Resident => Ok(Vec::new()),
         }
     }
 }
@@ -112,12 +116,16 @@ pub(crate) fn verb(xtask: &mut Xtask, parts: &[Part], rounds: usize, soak: Soak)
     if parts == [Part::Soak] {
         return soak::verb(xtask, soak);
     }
+    if parts == [Part::Resident] {
+        return resident::verb(xtask, soak);
+    }
     let toolchain = Toolchain::ensure(xtask)?;
     let libtorch = Libtorch::ensure(xtask)?;
     let all = Part::value_variants()
         .iter()
         .copied()
-        .filter(|part| !matches!(part, Part::Python | Part::Causes | Part::Pytorch | Part::Soak));
+        .filter(|part| !matches!(part, Part::Python | Part::Causes | Part::Pytorch))
+        .filter(|part| !matches!(part, Part::Soak | Part::Resident));
     let parts = if parts.is_empty() { all.collect() } else { parts.to_vec() };
     let workloads = match built("GUESTSCOPE_WORKLOADS_BIN")? {
         Some(workloads) => workloads,

@@ -53,7 +53,7 @@ struct Programs {
 }
 
 /// A child process that is killed when it is dropped.
-struct Helper(Child);
+pub(super) struct Helper(pub(super) Child);
 
 impl Drop for Helper {
     fn drop(&mut self) {
@@ -99,10 +99,10 @@ impl Collector {
 
 /// The agent's state at a moment.
 #[derive(Clone, Copy, Debug, Default)]
-struct Look {
-    seconds: f64,
-    rss_kb: f64,
-    cpu_s: f64,
+pub(super) struct Look {
+    pub(super) seconds: f64,
+    pub(super) rss_kb: f64,
+    pub(super) cpu_s: f64,
 }
 
 /// The verb, for this part alone.
@@ -125,7 +125,7 @@ pub(crate) fn verb(xtask: &Xtask, options: Options) -> Result<bool> {
     soak_in(&folder, &Programs { agent, soak }, options)
 }
 
-fn example(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
+pub(super) fn example(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
     let mut build = xtask.workspace.cargo();
     build.args(["build", "--release", "--locked", "--package", artifact::AGENT, "--example", "soak"]);
     toolchain.apply(&mut build);
@@ -195,7 +195,7 @@ fn watch(folder: &Path, agent: &mut Child, collector: &mut Collector, minutes: u
 }
 
 /// None once it has ended.
-fn look(pid: u32, since: Duration) -> Option<Look> {
+pub(super) fn look(pid: u32, since: Duration) -> Option<Look> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let number = |at: usize| fields.get(at)?.parse::<f64>().ok();
@@ -215,7 +215,7 @@ fn spilled_kb(folder: &Path) -> u64 {
 }
 
 /// Slope by least squares, kB an hour.
-fn slope(looks: &[Look]) -> f64 {
+pub(super) fn slope(looks: &[Look]) -> f64 {
     let count = looks.len() as f64;
     let mean = |of: fn(&Look) -> f64| looks.iter().map(of).sum::<f64>() / count;
     let (time, size) = (mean(|look| look.seconds), mean(|look| look.rss_kb));

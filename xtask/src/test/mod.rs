@@ -32,6 +32,7 @@ use crate::{
     jaeger::{Jaeger, Life, Origin},
     kernel, lanes,
     libtorch::Libtorch,
+    prometheus,
     python::Python,
     toolchain::Toolchain,
     vm::Guests,
@@ -64,6 +65,8 @@ struct Ground {
     /// Python with the packages of the stage `servers`, or why it is missing.
     servers: Result<Python, String>,
     jaeger: Option<Jaeger>,
+    /// Path of a Prometheus.
+    prometheus: Option<PathBuf>,
     /// Guests, or why there are none.
     guests: Result<Guests, String>,
     /// `package/feature`, for all packages of the host but the workloads.
@@ -158,11 +161,23 @@ fn set_up(xtask: &Xtask) -> Result<Ground> {
     kernel::ensure(xtask);
     let jaeger = Jaeger::start(xtask, Life::WithTheVerb, Origin::Registries);
     let jaeger = or_shortfall(xtask, "no Jaeger", jaeger);
+    let prometheus = or_shortfall(xtask, "no Prometheus", prometheus::ensure(xtask));
     let guests = Guests::supported(xtask).map_err(|error| error.to_string());
     let mut features = xtask.workspace.test_features();
     // The others are for tests that only root can run.
     features.retain(|feature| geteuid().is_root() || feature.ends_with(HELPER));
-    Ok(Ground { toolchain, libtorch, python, web, servers, jaeger, guests, features, programs: None })
+    Ok(Ground {
+        toolchain,
+        libtorch,
+        python,
+        web,
+        servers,
+        jaeger,
+        prometheus,
+        guests,
+        features,
+        programs: None,
+    })
 }
 
 fn or_shortfall<T>(xtask: &Xtask, without: &str, result: Result<T>) -> Option<T> {
@@ -309,8 +324,7 @@ fn stage(
 impl Ground {
     /// Tells a test command where everything is.
     fn give_to(&self, command: &mut Command, stage: &str) {
-        let Self { toolchain: _, libtorch, python, web, servers, jaeger, guests: _, features: _, programs } =
-            self;
+        let Self { libtorch, python, web, servers, jaeger, prometheus, programs, .. } = self;
         // A snapshot that differs is a failure, not a new file beside it.
         command.env("INSTA_UPDATE", "no");
         if let Some(Programs { agent, workloads }) = programs {
@@ -327,6 +341,9 @@ impl Ground {
         }
         if let Some(jaeger) = jaeger {
             command.envs(jaeger.endpoints.variables());
+        }
+        if let Some(prometheus) = prometheus {
+            command.env("GUESTSCOPE_PROMETHEUS", prometheus);
         }
         // Python's torch would take our libtorch for its own by LD_LIBRARY_PATH, and cannot be imported then.
         if let Some(libtorch) = libtorch.as_ref().filter(|_| stage != "servers") {
