@@ -3,7 +3,7 @@
 use super::{
     causes::Decomposition,
     counts::{Cost, CountChange},
-    gpu::GpuDifference,
+    gpu_means::GpuDifference,
     limits::LimitDifference,
     verdict::{Judged, Overall},
     welch::Interval,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    gpu::GpuDigest,
+    gpu_means::GpuDigest,
     kept::Parts,
     profile::{Means, Profile},
 };

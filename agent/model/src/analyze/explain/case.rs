@@ -21,9 +21,9 @@ use super::{
     held::Locks,
     helped::{self, HelperWaits},
     holders::holders,
+    request_work::RequestWork,
     spans::own_spans,
     waits::{Waits, portions},
-    worked::RequestWork,
 };
 
 /// 95 % lie within this many standard deviations.

@@ -18,6 +18,7 @@ mod held;
 mod helped;
 mod holders;
 mod reading;
+mod request_work;
 mod spans;
 mod tail;
 mod waits;
@@ -46,10 +47,10 @@ pub use self::{
     ending::{Advised, Naming},
     explained::{Explained, Wanted},
     helped::HelperWaits,
+    request_work::RequestWork,
     tail::{Tail, TailCause, TailPart},
     waits::{By, InCall, LongWait, Waits},
     whose::{Circle, Whose},
-    worked::RequestWork,
 };
 
 /// Maximum number of thread names kept from waits: names of programs that are not observed occur nowhere

@@ -12,6 +12,7 @@ use super::{
         gpu_work::{KernelWork, PhaseWork, longest},
     },
     Case,
+    request_work::RequestWork,
 };
 use crate::{
     phase::{GpuWork, GpuWorkKind},
@@ -24,16 +25,6 @@ const LISTED: usize = 3;
 const PIECES: usize = 1 << 20;
 /// Most names of kernels, over all requests.
 const NAMES: usize = 4_096;
-
-/// What a GPU did for one request.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RequestWork {
-    /// Work that the request and its phases asked for, and how long the GPU did anything for its process
-    /// while it ran.
-    pub sums: PhaseWork,
-    /// The kernels that took longest, longest first.
-    pub longest: Vec<KernelWork>,
-}
 
 /// A request that lies within a window.
 struct Tally {

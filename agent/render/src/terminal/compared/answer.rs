@@ -10,7 +10,8 @@ use super::{
         units::{percent, thousands},
     },
     gpu,
-    why::{is_worth_why, path_of, signed, signed_percent},
+    numbers::signed,
+    why::{is_worth_why, path_of, signed_percent},
 };
 
 /// One or two sentences on a platform.

@@ -13,8 +13,7 @@ use crate::analyze::{
 
 use super::{
     super::units::{bytes, counted, mean_duration, percent, thousands},
-    json::IntervalJson,
-    why::{interval, number, signed},
+    numbers::{IntervalJson, interval, number, signed},
 };
 
 /// A line: its heading, and what it says.

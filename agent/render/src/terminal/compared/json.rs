@@ -18,6 +18,7 @@ use crate::{
 use super::{
     super::{json::print, limits::clause},
     gpu::{self, GpuJson},
+    numbers::IntervalJson,
     subject::Compared,
 };
 
@@ -109,13 +110,6 @@ struct JudgedJson {
 }
 
 #[derive(Serialize)]
-pub(super) struct IntervalJson {
-    value: f64,
-    low: Option<f64>,
-    high: Option<f64>,
-}
-
-#[derive(Serialize)]
 struct DecompositionJson<'a> {
     baseline_ns: f64,
     value_ns: f64,
@@ -181,12 +175,6 @@ struct AdviceJson {
     counts: Vec<&'static str>,
     text: String,
     source: String,
-}
-
-impl From<Interval> for IntervalJson {
-    fn from(Interval { value, low, high }: Interval) -> Self {
-        Self { value, low, high }
-    }
 }
 
 impl<'a> From<&'a Side> for SideJson<'a> {

@@ -6,6 +6,7 @@ mod answer;
 mod circumstances;
 mod gpu;
 mod json;
+mod numbers;
 mod subject;
 mod why;
 

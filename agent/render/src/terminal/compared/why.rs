@@ -17,9 +17,12 @@ use super::super::{
     limits::clause,
     page::{Align, Emphasis, Page, Piece, words},
     tables::listed,
-    units::{difference, mean_duration, percent, thousands},
+    units::{mean_duration, percent},
 };
-use super::gpu;
+use super::{
+    gpu,
+    numbers::{interval, number, signed},
+};
 
 /// Most parts of a difference listed.
 const MOST_PARTS: usize = 8;
@@ -207,20 +210,9 @@ fn share(part: f64, total: f64) -> String {
     if total == 0.0 { "-".to_owned() } else { format!("{:.0} %", part / total * 100.0) }
 }
 
-/// A signed duration, rounded to ns.
-pub(super) fn signed(ns: f64) -> String {
-    difference(ns.round() as i64)
-}
-
 /// A signed share.
 pub(super) fn signed_percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
-}
-
-/// `+2.30 ms [2.01, 2.59]`: the ends in the unit of the value.
-pub(super) fn interval(interval: Interval) -> String {
-    let Some((low, high)) = interval.low.zip(interval.high) else { return signed(interval.value) };
-    format!("{} [{}, {}]", signed(interval.value), signed(low), signed(high))
 }
 
 /// Number and price, where something is counted, for the causes that matter.
@@ -248,17 +240,6 @@ fn cost_words(cost: &Cost) -> String {
         signed(cost.by_number_ns),
         signed(cost.by_price_ns),
     )
-}
-
-/// A mean number of events.
-pub(super) fn number(value: f64) -> String {
-    match value {
-        _ if value == 0.0 => "0".to_owned(),
-        _ if value < 0.01 => "<0.01".to_owned(),
-        _ if value < 10.0 => format!("{value:.2}"),
-        _ if value < 100.0 => format!("{value:.1}"),
-        _ => thousands(value.round() as u64),
-    }
 }
 
 /// Events that surely differ, the largest changes by their own size first.

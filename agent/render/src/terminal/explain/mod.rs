@@ -231,15 +231,13 @@ const VISIBLE: u64 = 1_000;
 const HARDLY: i64 = 100;
 /// Columns of a phase's names: the text behind them needs room.
 const PHASE: usize = 24;
-/// Columns of a difference: `+1,234 us` is the longest.
-const DIFFERENCE: usize = 9;
 
 fn render_phase(page: &mut Page, phase: &ShownPhase<'_>, columns: usize, context: &Words<'_>) {
     let name = left(&phase_name(page, phase), columns + 2);
-    let excess = right(&difference(phase.excess_ns), DIFFERENCE);
+    let excess = right(&difference(phase.excess_ns), worked::DIFFERENCE);
     let is_unusual = phase.phase.is_some_and(|phase| !phase.is_usual && phase.path != [OUTSIDE]);
     let unusual = if is_unusual { "a phase that the typical request does not have" } else { "" };
-    let indent = columns + DIFFERENCE + 8;
+    let indent = columns + worked::DIFFERENCE + 8;
     page.wrapped(&[Piece::from(format!("  {name}  {excess}"))], indent, words(unusual, Emphasis::None));
     for part in &phase.parts {
         let is_visible = part.excess_ns.unsigned_abs() >= phase.excess_ns.unsigned_abs() / VISIBLE;
@@ -249,10 +247,10 @@ fn render_phase(page: &mut Page, phase: &ShownPhase<'_>, columns: usize, context
         let heading = format!(
             "    {}  {}",
             left(part_name(part), columns),
-            right(&difference(part.excess_ns), DIFFERENCE)
+            right(&difference(part.excess_ns), worked::DIFFERENCE)
         );
         let text = part.part.map(|part| about(part, context, is_unusual)).unwrap_or_default();
-        let indent = columns + DIFFERENCE + 8;
+        let indent = columns + worked::DIFFERENCE + 8;
         let text = words(&page.safe(&text), Emphasis::None);
         page.wrapped(&[Piece::from(heading)], indent, text);
     }

@@ -9,7 +9,6 @@ use super::{
         text::left,
         units::{bytes, counted, duration, mean, mean_duration, percent, thousands},
     },
-    DIFFERENCE,
     facts::ExplainFacts,
 };
 use crate::{
@@ -20,6 +19,9 @@ use crate::{
     },
     untrusted::Untrusted,
 };
+
+/// Columns of a difference: `+1,234 us` is the longest.
+pub(super) const DIFFERENCE: usize = 9;
 
 /// Longest name of a kernel.
 const NAME: usize = 60;
