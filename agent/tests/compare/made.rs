@@ -217,7 +217,7 @@ impl Made {
 }
 
 impl Work {
-    /// Of one request: a copy, then the kernels, one after the other.
+    /// Work of one request: a copy, then the kernels, one after the other.
     fn of(self, request: &Request, jitter: f64) -> Vec<GpuWork> {
         let inference = &request.phases[2];
         let copy = (GpuWorkKind::Copy, "host to device", 77_000_000, self.copy_ns);

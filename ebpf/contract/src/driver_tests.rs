@@ -133,7 +133,7 @@ fn a_thread_that_ends_inside_has_spent_its_time_there() {
     assert_eq!((sums, call.frame), (unreturned, 0));
 }
 
-/// Of one that has jumped out before nobody knows when.
+/// When a call was jumped out of earlier is not known.
 #[test]
 fn a_thread_that_ends_elsewhere_has_left_the_call() {
     let (mut call, mut sums) = entered(Does::Wait);

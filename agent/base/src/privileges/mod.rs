@@ -3,8 +3,8 @@
 //!
 //! Four layers: which capabilities are left ([`capabilities`]), which system calls can still be made and
 //! with what ([`filter`]), where files can still be changed ([`landlock`]), and that no other process reads
-//! its memory, alive or as a core dump. No privilege
-//! is ever regained. docs/security.md explains what stays, and why.
+//! its memory, alive or as a core dump. No privilege is ever regained. docs/security.md explains what stays,
+//! and why.
 
 mod calls;
 mod capabilities;

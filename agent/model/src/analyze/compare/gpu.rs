@@ -68,7 +68,7 @@ impl RunDigest {
 }
 
 impl GpuDigest {
-    /// Of the work for requests: of fewer than [`GpuWorked::of_requests`] asks for, 20, a mean is too much
+    /// Work for requests: of fewer than [`GpuWorked::of_requests`] asks for, 20, a mean is too much
     /// of an accident (its scatter is more than a fifth of that of one request), and a summary says nothing.
     fn of(work: &PhaseWork) -> Self {
         let each = |sum: u64| sum as f64 / work.count.max(1) as f64;

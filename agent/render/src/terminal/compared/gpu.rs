@@ -135,7 +135,7 @@ struct SideJson {
 struct CauseJson {
     cause: &'static str,
     difference_ns: f64,
-    /// Of the difference in accounts `gpu` and `cpu.gpu`.
+    /// The difference in accounts `gpu` and `cpu.gpu`.
     share: f64,
 }
 

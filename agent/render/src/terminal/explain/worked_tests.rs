@@ -107,7 +107,7 @@ fn a_request_within_a_window_has_its_work_beside_that_of_others() {
     assert_eq!(gpu, &expected);
 }
 
-/// Of fewer than 20 requests within windows a mean says nothing.
+/// A mean of fewer than 20 requests within windows says nothing.
 #[test]
 fn without_enough_other_requests_there_is_no_mean() {
     assert_snapshot!(
