@@ -22,6 +22,10 @@ pub(super) const FOR_OTHERS: [Account; 3] = [Account::Lock, Account::Other, Acco
 /// Accounts of waits for the lock of an address space, in the order in which such waits come out of them.
 pub(super) const OF_ADDRESS_SPACE: [Account; 2] = [Account::Fault, Account::Other];
 
+/// Accounts of waits for reads, each with the work of the kernel through which a thread gets there.
+const OF_READS: [(Account, Overlay); 2] =
+    [(Account::BlockIo, Overlay::Syscall), (Account::Fault, Overlay::Fault)];
+
 /// Shares of an excess of CPU time by overlay, in the order of [`Overlay::ALL`], as many requests together
 /// show them. At most 1 in all.
 pub(super) type Shares = [f64; Overlay::ALL.len()];
@@ -49,6 +53,7 @@ impl Split {
         split.in_driver = phase.counts.get(Metric::CpuGpu);
         split.address_space = phase.counts.get(Metric::AddressSpace);
         split.stopped = phase.counts.get(Metric::Stopped);
+        split.reading = reading_ns(phase);
         let sampled = |metric| phase.counts.get(metric).saturating_mul(SAMPLE_NS);
         split.sampled = Overlay::ALL.map(|overlay| sampled(overlay.samples()));
         split.own_code = sampled(Metric::SampleUser);
@@ -72,6 +77,10 @@ impl Split {
                         | Metric::CpuGpu
                         | Metric::AddressSpace
                         | Metric::Stopped
+                        | Metric::BlockQueue
+                        | Metric::BlockDevice
+                        | Metric::BlockReadBytes
+                        | Metric::BlockWriteBytes
                         | Metric::SampleUser
                 );
                 is_read || is_sampled()
@@ -124,7 +133,8 @@ impl Split {
     /// Waits for the lock of the address space come out of page faults and calls, stops out of what has no
     /// account. The rest of it (a thread that spins), and waits for other threads, are the helpers' as far as
     /// they were kept from running more than usual. CPU time still left goes to samples beyond chance; where
-    /// there are too few of them, by the shares that the slow requests together show.
+    /// there are too few of them, by the shares that the slow requests together show. At last reads take the
+    /// kernel's part of it that passed while they were under way, see [`give_to_reads`].
     pub(super) fn excess(
         &self,
         typical: &Split,
@@ -135,7 +145,7 @@ impl Split {
         let wanted = more.pause;
         let paused = take_largest(&mut more, wanted);
         let cpu = &mut more.accounts[Account::Cpu as usize];
-        let stolen = more.steal.min(*cpu).max(0);
+        let mut stolen = more.steal.min(*cpu).max(0);
         *cpu -= stolen;
         let in_driver = more.in_driver.min(*cpu).max(0);
         *cpu -= in_driver;
@@ -164,7 +174,9 @@ impl Split {
                 take(account, &mut waiting);
             }
         }
-        let overlays = self.sampled_excess(typical, shares, &mut more.accounts[Account::Cpu as usize]);
+        let cpu = &mut more.accounts[Account::Cpu as usize];
+        let mut overlays = self.sampled_excess(typical, shares, cpu);
+        give_to_reads(&mut more, &mut stolen, &mut overlays);
         let helpers = KEPT.into_iter().map(Cause::Helper).zip(helpers);
         more.into_time()
             .chain([
@@ -186,7 +198,7 @@ impl Split {
         typical: &Split,
         shares: &Shares,
         cpu: &mut i64,
-    ) -> impl Iterator<Item = (Cause, i64)> + use<> {
+    ) -> [(Cause, i64); Overlay::ALL.len()] {
         let whole_ns = (*cpu).max(0) as f64;
         let mut found = Overlay::ALL.map(|overlay| {
             let samples = |split: &Split| split.sampled[overlay as usize] as f64 / SAMPLE_NS as f64;
@@ -202,7 +214,37 @@ impl Split {
             *more_ns = (*more_ns).min(*cpu).max(0);
             *cpu -= *more_ns;
         }
-        found.into_iter()
+        found
+    }
+}
+
+/// How long the reads of a phase were in queues and in devices, ns: the part of all its I/Os that their bytes
+/// are of all bytes.
+fn reading_ns(phase: &Phase) -> u64 {
+    let count = |metric| u128::from(phase.counts.get(metric));
+    let (read, written) = (count(Metric::BlockReadBytes), count(Metric::BlockWriteBytes));
+    let ns = count(Metric::BlockQueue) + count(Metric::BlockDevice);
+    u64::try_from(ns.saturating_mul(read) / (read + written).max(1)).unwrap_or(u64::MAX)
+}
+
+/// Gives an excess of waits for reads what the kernel and the hypervisor did with the CPU meanwhile. A virtual
+/// disk that answers within some 50 us is served on the guest's own CPUs: reads that keep a request for 37 ms
+/// may let its thread wait for 1 ms of it, and are system calls, softirqs and stolen time for the rest. Of
+/// these, not more than the reads were under way beyond the waits; the program's own code keeps its time.
+fn give_to_reads(more: &mut Parts<i64>, stolen: &mut i64, overlays: &mut [(Cause, i64)]) {
+    let waited = OF_READS.map(|(account, _)| more.accounts[account as usize].max(0));
+    let mut left = waited.iter().fold(more.reading, |left, ns| left.saturating_sub(*ns));
+    if waited == [0, 0] {
+        return;
+    }
+    let (account, entry) = OF_READS[usize::from(waited[1] > waited[0])];
+    let overlays = overlays.iter_mut();
+    let kernel = overlays.filter(|(cause, _)| [entry, Overlay::Irq].map(Cause::Overlay).contains(cause));
+    for part in kernel.map(|(_, ns)| ns).chain([stolen]) {
+        let taken = left.min(*part).max(0);
+        *part -= taken;
+        left -= taken;
+        more.accounts[account as usize] += taken;
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Parts<T> {
     pub address_space: T,
     /// Time in which a signal, a debugger or the freezer kept the thread from running: a part of `other`.
     pub stopped: T,
+    /// Time of its reads in queues and in devices: a sum over I/Os, no part of the time.
+    pub reading: T,
     /// Time on a CPU by samples, in the order of [`Overlay::ALL`].
     pub sampled: [T; OVERLAYS],
     /// Time on a CPU by samples in the program's own code.
@@ -65,6 +67,7 @@ impl<T: Copy> Parts<T> {
             pause: f(self.pause, other.pause),
             address_space: f(self.address_space, other.address_space),
             stopped: f(self.stopped, other.stopped),
+            reading: f(self.reading, other.reading),
             sampled: both(self.sampled, other.sampled, f),
             own_code: f(self.own_code, other.own_code),
         }
@@ -147,13 +150,14 @@ impl<T: Copy> Parts<T> {
             pause,
             address_space,
             stopped,
+            reading,
             sampled,
             own_code,
         } = self;
         let beside = kept_on_cpu
             .into_iter()
             .chain(kept_waiting)
-            .chain([steal, in_driver, pause, address_space, stopped])
+            .chain([steal, in_driver, pause, address_space, stopped, reading])
             .chain(sampled);
         accounts.into_iter().chain([suspended, queue, handoff]).chain(beside).chain([own_code])
     }
@@ -172,18 +176,19 @@ impl<T: Copy> Parts<T> {
             pause,
             address_space,
             stopped,
+            reading,
             sampled,
             own_code,
         } = self;
         let beside = kept_on_cpu
             .iter_mut()
             .chain(kept_waiting)
-            .chain([steal, in_driver, pause, address_space, stopped])
+            .chain([steal, in_driver, pause, address_space, stopped, reading])
             .chain(sampled);
         accounts.iter_mut().chain([suspended, queue, handoff]).chain(beside).chain([own_code])
     }
 }
 
 /// How many numbers there are.
-pub(in crate::analyze) const CELLS: usize = CAUSES + 2 * KEPT.len() + 5 + OVERLAYS + 1;
+pub(in crate::analyze) const CELLS: usize = CAUSES + 2 * KEPT.len() + 6 + OVERLAYS + 1;
 const _: () = assert!(size_of::<Parts<u64>>() == CELLS * 8);

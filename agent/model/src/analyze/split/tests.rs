@@ -121,6 +121,46 @@ fn stops_are_a_cause(
     assert_eq!(excess_ms(&slow, &split(10 * MS, 0, [0; 4])), expected);
 }
 
+/// Waits for reads get what the kernel and then the hypervisor did meanwhile, the largest first, up to the
+/// time for which the reads were under way.
+#[rstest]
+#[case::a_disk_of_its_own_cpus(2, 0, 30, [0, 0, 5, 6], 10, &[("block_io", 30), ("steal", 4)])]
+#[case::reads_that_ended_sooner(2, 0, 15, [0, 0, 5, 6], 10, &[("block_io", 15), ("steal", 10), ("cpu.syscall", 9)])]
+#[case::faults_that_read(2, 9, 40, [0, 8, 0, 0], 0, &[("block_io", 2), ("fault", 25)])]
+#[case::calls_are_no_faults(0, 9, 40, [0, 0, 8, 0], 0, &[("fault", 9), ("cpu.syscall", 16)])]
+#[case::own_code_is_its_own(2, 0, 40, [0, 0, 0, 0], 0, &[("cpu", 20), ("block_io", 2)])]
+#[case::no_wait_for_them(0, 0, 40, [0, 0, 8, 0], 0, &[("cpu.syscall", 16)])]
+#[case::no_reads(9, 0, 0, [0, 0, 8, 0], 0, &[("block_io", 9), ("cpu.syscall", 16)])]
+fn reads_take_the_work_that_they_are(
+    #[case] block_io: u64,
+    #[case] fault: u64,
+    #[case] reading: u64,
+    #[case] samples: [u64; Overlay::ALL.len()],
+    #[case] stolen: u64,
+    #[case] expected: &[(&str, i64)],
+) {
+    let sampled = 2 * samples.iter().sum::<u64>();
+    let own = if sampled == 0 { 20 } else { 0 };
+    let mut slow = split((10 + sampled + stolen + own) * MS, stolen * MS, samples);
+    slow.accounts[Account::BlockIo as usize] = block_io * MS;
+    slow.accounts[Account::Fault as usize] = fault * MS;
+    slow.reading = reading * MS;
+    assert_eq!(excess_ms(&slow, &split(10 * MS, 0, [0; 4])), expected);
+}
+
+/// Where a phase reads and writes, its reads have the part of the I/Os' time that they have of the bytes.
+#[rstest]
+#[case::reads_alone(4096, 0, 30)]
+#[case::both(4096, 8192, 10)]
+#[case::writes_alone(0, 8192, 0)]
+#[case::no_bytes(0, 0, 0)]
+fn time_of_reads_goes_by_bytes(#[case] read: u64, #[case] written: u64, #[case] expected_ms: u64) {
+    let mut phase = Sample::new(1, 0, Vec::new()).build().root().clone();
+    (phase.counts.block_queue_ns, phase.counts.block_device_ns) = (10 * MS, 20 * MS);
+    (phase.counts.block_read_bytes, phase.counts.block_write_bytes) = (read, written);
+    assert_eq!(Split::of(&phase).reading, expected_ms * MS);
+}
+
 #[test]
 fn what_is_always_sampled_explains_no_excess() {
     let typical = split(40 * MS, 0, [20, 0, 0, 0]);

@@ -45,6 +45,15 @@ pub(super) fn disk(part: &Part) -> Vec<String> {
             duration(device_ns)
         ));
     }
+    // See `give_to_reads` in the model: of the account alone, the excess would be the difference of its times.
+    let waited_ns = i128::from(part.ns) - i128::from(part.typical_ns);
+    let busy_ns = u64::try_from(i128::from(part.excess_ns) - waited_ns).unwrap_or(0);
+    if busy_ns > 0 && ios > 0 {
+        let busy = duration(busy_ns);
+        clauses.push(format!(
+            "{busy} of it in the kernel or taken by the hypervisor, while reads were under way"
+        ));
+    }
     for (name, verb) in [(Metric::BlockReadBytes, "read"), (Metric::BlockWriteBytes, "written")] {
         let (count, typical) = number(part, name);
         if !is_as_usual(count, typical) {

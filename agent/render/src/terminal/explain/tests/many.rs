@@ -75,6 +75,25 @@ fn times_of_many_ios(#[case] queue_ns: u64, #[case] expected: &str) {
     assert!(told.contains(expected), "{told}");
 }
 
+/// Of reads that the kernel was busy with, the excess is more than the waits: how much more is said.
+#[test]
+fn reads_that_kept_the_kernel_busy() {
+    let mut requests = slow(Account::BlockIo);
+    for phase in &mut requests[94].phases {
+        phase.accounts.0[Account::BlockIo as usize] -= 50_000_000;
+        phase.accounts.0[Account::Cpu as usize] += 50_000_000;
+        phase.counts.sample_syscall = 25;
+        (phase.counts.block_io, phase.counts.block_device_ns) = (9, 40_000_000);
+        phase.counts.block_read_bytes = 36_864;
+    }
+    let explanation = explained(&requests, Vec::new(), Wanted::Number(94));
+    let facts = ExplainFacts { shown: Shown::One, ..facts() };
+    let told = words(&explanation, &facts, "request #94");
+    assert!(told.contains("block_io +40.0 ms"), "{told}");
+    let busy = "30.0 ms of it in the kernel or taken by the hypervisor, while reads were under way";
+    assert!(told.contains(busy), "{told}");
+}
+
 /// Beside a request that hung for 100 times what the others differ by these get no advice.
 #[rstest]
 #[case::for_long(7_000_000_000, false)]
