@@ -66,6 +66,8 @@ mod runqueue;
 #[cfg(target_arch = "bpf")]
 mod slots;
 #[cfg(target_arch = "bpf")]
+mod starts;
+#[cfg(target_arch = "bpf")]
 mod steal;
 #[cfg(target_arch = "bpf")]
 mod taken;

@@ -86,6 +86,8 @@ globals! {
     FIELD_NEW_FLAGS FIELD_EXEC_TID FIELD_EXEC_OLD
     // Waits of at least so many ns are handed over; 0 for none.
     WAIT_THRESHOLD_NS
+    // Whether to tell of programs that untracked threads execute; the file in a linux_binprm.
+    TELLS_STARTS OFFSET_BINPRM_FILE
     // The agent's PID namespace: device and inode of its file; 0 if unknown.
     PID_NAMESPACE_DEVICE PID_NAMESPACE_INODE
     // Bytes waiting in a ring above which its reader is woken at once.
@@ -240,6 +242,11 @@ pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 /// Long waits, and completed I/Os. Their own ring: a storm of them costs neither an edge nor an end.
 #[map]
 pub(crate) static WAITS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
+
+/// Programs that untracked threads executed: 512 of them, as the agent looks once a second. It is a page long
+/// where nobody wants to know.
+#[map]
+pub(crate) static STARTS: RingBuf = RingBuf::with_byte_size(64 << 10, 0);
 
 /// Counters of the kernel side about itself, by [`Counter`].
 #[map]

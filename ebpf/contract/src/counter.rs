@@ -38,9 +38,11 @@ pub enum Counter {
     UntrackedRequest = 15,
     /// The event ring was full at a task's new name.
     LostRename = 16,
+    /// The ring of starts was full.
+    LostStart = 17,
 }
 
 impl Counter {
     /// Number of counters.
-    pub const COUNT: u32 = 17;
+    pub const COUNT: u32 = 18;
 }

@@ -95,6 +95,8 @@ pub const FIELDS: &[Field] = &[
     // Number of threads that run or are queued on a CPU. Without it a wait for a CPU is blamed on the thread
     // that ran last.
     optional("OFFSET_RUNQUEUE_LENGTH", &["rq.nr_running"]),
+    // The file that is executed; without it programs that end at once are not counted.
+    optional("OFFSET_BINPRM_FILE", &["linux_binprm.filename*"]),
     // A timer's due time; without it a pause seems to begin at the last timer before it.
     optional("OFFSET_TIMER_EXPIRES", &["hrtimer.node.expires"]),
     // Operation and size of an I/O; without them I/Os are not counted.

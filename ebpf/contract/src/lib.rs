@@ -25,6 +25,7 @@ mod operation;
 pub mod pause;
 mod position;
 mod source;
+mod start;
 mod traffic;
 mod turn;
 pub mod visit;
@@ -50,6 +51,7 @@ pub use operation::{
 };
 pub use position::{DISTANCES, Distance, Position};
 pub use source::{DETAIL, KERNEL_INSTANCE, SOURCE_SHIFT, SOURCES, Source, UNNUMBERED};
+pub use start::{START_FILE_BYTES, StartRecord};
 pub use traffic::Traffic;
 pub use turn::{CpuUser, QueueRecord, SHORT_NS, TURNS, Turn, Turns, USERS};
 
@@ -57,7 +59,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. Agent and object are built together; the manifest of a run names it.
-pub const CONTRACT_VERSION: u32 = 17;
+pub const CONTRACT_VERSION: u32 = 18;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name in a record; a longer name is cut and says so.

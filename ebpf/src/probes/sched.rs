@@ -23,7 +23,7 @@ use crate::{
     limits,
     maps::{HAS_SWITCH_STATE, LEDGERS, OFFSET_TASK_CPU, OFFSET_TASK_LAST_QUEUED, OFFSET_TASK_STATE},
     memory::{Arguments, Memory, twins},
-    pending, process, quota, registers, runqueue, slots, steal,
+    pending, process, quota, registers, runqueue, slots, starts, steal,
     task::{self, Current, Numbers, Task},
     topology, turns, wait, workers,
 };
@@ -217,7 +217,12 @@ fn births<C: Arguments>(ctx: &C) -> i32 {
 #[inline(always)]
 fn execs<C: Arguments>(ctx: &C) -> i32 {
     let task = Task::<C::Memory>::at(ctx.at(0));
-    becomes(task.tid(), ctx.at::<u64>(1) as u32, task.address() as u64);
+    let old_tid = ctx.at::<u64>(1) as u32;
+    if starts::are_told() && task::ledger(old_tid, task.address() as u64).is_none() {
+        // SAFETY: the third argument is the program that is executed.
+        unsafe { starts::tell::<C::Memory>(task.tid(), ctx.at(2)) };
+    }
+    becomes(task.tid(), old_tid, task.address() as u64);
     0
 }
 

@@ -7,10 +7,10 @@ use std::{
 
 use aya::{
     Ebpf,
-    maps::{Array, RingBuf},
+    maps::{Array, MapData, PerCpuArray, RingBuf},
     programs::Program,
 };
-use guestscope_contract::ledger::Ledger;
+use guestscope_contract::{Counter, ledger::Ledger};
 
 use super::{
     clocks::{Pulses, Sampler},
@@ -42,6 +42,7 @@ pub struct Loaded {
     pub verdicts: Vec<Verdict>,
     pub(super) pulses: Box<Pulses>,
     pub(super) sampler: Box<Sampler>,
+    pub(super) starts: Option<Box<RingBuf<MapData>>>,
     /// The marker's probe.
     pub marks: Arc<Marks>,
     /// Probes for functions, if requested, until they are taken.
@@ -60,6 +61,13 @@ impl Loaded {
     /// Reads the kernel side's messages; they go to `logger` whenever it is flushed.
     pub fn logger<L: log::Log>(&mut self, logger: L) -> Result<aya_log::EbpfLogger<L>, aya_log::Error> {
         aya_log::EbpfLogger::init_with_logger(&mut self.ebpf, logger)
+    }
+
+    /// A counter of the kernel side, over all CPUs.
+    pub(super) fn count_of(&self, counter: Counter) -> Result<u64, LoadError> {
+        let map = self.ebpf.map("COUNTERS").ok_or(LoadError::Missing("COUNTERS"))?;
+        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;
+        Ok(counters.get(&(counter as u32), 0)?.iter().sum())
     }
 
     /// The rings; to be taken once.

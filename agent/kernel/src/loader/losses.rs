@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd as _, AsRawFd as _},
 };
 
-use aya::{maps::PerCpuArray, programs::Program};
+use aya::programs::Program;
 use guestscope_contract::Counter;
 
 use super::{LoadError, loaded::Loaded};
@@ -14,11 +14,7 @@ use crate::health::KernelLosses;
 impl Loaded {
     /// Losses that the BPF programs counted, over all CPUs.
     pub fn losses(&self) -> Result<KernelLosses, LoadError> {
-        let map = self.ebpf.map("COUNTERS").ok_or(LoadError::Missing("COUNTERS"))?;
-        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;
-        let sum = |counter: Counter| -> Result<u64, LoadError> {
-            Ok(counters.get(&(counter as u32), 0)?.iter().sum())
-        };
+        let sum = |counter: Counter| self.count_of(counter);
         Ok(KernelLosses {
             edges: sum(Counter::LostEdge)?,
             task_events: sum(Counter::LostFork)?

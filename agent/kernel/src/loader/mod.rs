@@ -20,6 +20,7 @@ mod requests;
 mod sampler;
 mod sandboxed;
 mod spin;
+mod starts;
 mod supplied;
 mod tracked;
 mod uprobe;
@@ -53,6 +54,7 @@ pub use error::LoadError;
 pub use functions::FunctionProbes;
 pub use hooks::Prepared;
 pub use marks::Marks;
+pub use starts::Started;
 pub use tracked::{Tracked, is_initial_namespace};
 pub use visit::{VisitError, Visits};
 
@@ -112,7 +114,8 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, LoadError> {
     let driver = driver::load_if_wanted(&mut ebpf, &mut verdicts).map(Box::new);
     let (pulses, sampler) = Default::default();
     let marks = Arc::new(marks(&ebpf)?);
-    let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, sampler, marks, functions, driver };
+    let starts = None;
+    let mut loaded = Loaded { ebpf, fidelity, verdicts, pulses, sampler, starts, marks, functions, driver };
     loaded.start_pulses();
     Ok(loaded)
 }
@@ -132,6 +135,9 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     driver::size(&mut loader, options);
     for map in PER_THREAD {
         loader.map_max_entries(map, options.slots + 1);
+    }
+    if !options.starts {
+        loader.map_max_entries("STARTS", 4096);
     }
     // This table alone is a megabyte.
     loader.map_max_entries("TARGETS", if options.visits { TARGETS_MOST } else { 1 });
@@ -168,6 +174,7 @@ fn globals(offsets: &Offsets, options: &LoadOptions) -> Globals {
     globals.set("WAKE_BYTES", WAKE_BYTES);
     let wait_threshold_ns = u32::try_from(options.wait_threshold.as_nanos()).unwrap_or(u32::MAX);
     globals.set("WAIT_THRESHOLD_NS", wait_threshold_ns);
+    globals.set("TELLS_STARTS", u32::from(options.starts));
     globals.set_all("ACCOUNT_OF", &syscalls::account_of());
     globals.set_all("LIMIT_OF", &syscalls::limit_of());
     let gpus = options.gpus.unwrap_or_else(|| gpu::majors(&Root::system()));

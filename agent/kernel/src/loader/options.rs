@@ -30,6 +30,8 @@ pub struct LoadOptions {
     pub requests: Vec<Watched>,
     /// Requests that a source marks begin when they arrived.
     pub arrivals: bool,
+    /// Tell of programs that other processes execute: [`Loaded::starts`].
+    pub starts: bool,
 }
 
 /// Source of the programs' knowledge of a kernel.
@@ -66,6 +68,7 @@ impl Default for LoadOptions {
             gpus: None,
             requests: Vec::new(),
             arrivals: false,
+            starts: false,
         }
     }
 }
