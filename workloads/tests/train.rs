@@ -267,7 +267,7 @@ fn the_machine_is_as_asked_for(#[case] device: &str, #[case] became: &[&str]) {
 #[rstest]
 #[case::photographs_for_digits(&["mnist", "--data", "."], "error: MNIST CNN takes no photographs")]
 #[case::no_folder(&["resnet50", "--data", "nowhere"], "error: cannot read folder: nowhere")]
-#[case::no_such_device(&["mnist", "--device", "cuda:77"], "error: no such device here: cuda:77 (libtorch sees ")]
+#[case::no_such_device(&["mnist", "--device", "cuda:77"], "error: this build's libtorch has no CUDA: cuda:77")]
 #[case::unknown(&["resnet51"], "a similar value exists: 'resnet50'")]
 #[case::work_of_a_server(&["mnist", "--role", "ps", "--listen", "127.0.0.1:0", "--workers", "1", "--steps", "7"], "error: --steps has no meaning with --role ps: its workers say it")]
 #[case::rate_of_a_worker(&["mnist", "--role", "worker", "--server", "a:1", "--rank", "0", "--learning-rate", "1"], "error: --learning-rate has no meaning with --role worker: the server says it")]
