@@ -20,24 +20,21 @@ use crate::{
 pub(crate) use crate::workspace::WORKLOADS;
 
 pub(crate) const AGENT: &str = "guestscope";
-/// Build profile of the agent: small.
-const PROFILE: &str = "dist";
-
 /// Builds the static agent.
 pub(crate) fn agent(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
-    let target = &toolchain.agent_target;
+    let (target, profile) = (&toolchain.agent_target, xtask.profile.of_agent());
     let mut build = xtask.workspace.cargo();
-    build.args(["build", "--profile", PROFILE, "--locked", "--package", AGENT, "--target", target]);
+    build.args(["build", "--profile", profile, "--locked", "--package", AGENT, "--target", target]);
     toolchain.link_statically(&mut build);
     cargo(xtask, &format!("{AGENT} for {target}"), "build-agent", &mut build)?;
-    Ok(xtask.workspace.target.join(target).join(PROFILE).join(AGENT))
+    Ok(xtask.workspace.target.join(target).join(profile).join(AGENT))
 }
 
 /// Builds the workloads, with libtorch if it could be had.
 pub(crate) fn workloads(xtask: &Xtask, libtorch: Option<&Libtorch>) -> Result<PathBuf> {
     let mut build = workloads_cargo(xtask, "build", libtorch);
     cargo(xtask, WORKLOADS, "build-workloads", &mut build)?;
-    Ok(xtask.workspace.target.join("release").join(WORKLOADS))
+    Ok(xtask.workspace.target.join(xtask.profile.of_workloads()).join(WORKLOADS))
 }
 
 /// Builds the workloads against the PyTorch of this machine, in a folder for that one: the others stay built.
@@ -48,7 +45,7 @@ pub(crate) fn cuda_workloads(xtask: &Xtask, pytorch: &Pytorch) -> Result<PathBuf
     let mut build = workloads_cargo(xtask, "build", None);
     build.args(["--features", "torch", "--target-dir"]).arg(&target);
     cargo(xtask, &format!("{WORKLOADS} for CUDA"), "build-workloads-cuda", pytorch.apply(&mut build))?;
-    let program = target.join("release").join(WORKLOADS);
+    let program = target.join(xtask.profile.of_workloads()).join(WORKLOADS);
     pytorch::check_linked(xtask, &program)?;
     Ok(program)
 }
@@ -58,13 +55,13 @@ pub(crate) fn cuda_workloads(xtask: &Xtask, pytorch: &Pytorch) -> Result<PathBuf
 pub(crate) fn tested_workloads(xtask: &Xtask, libtorch: Option<&Libtorch>) -> Result<PathBuf> {
     let mut build = workloads_cargo(xtask, "test", libtorch);
     cargo(xtask, "tests of the workloads", "build-workload-tests", build.arg("--no-run"))?;
-    Ok(xtask.workspace.target.join("release").join(WORKLOADS))
+    Ok(xtask.workspace.target.join(xtask.profile.of_workloads()).join(WORKLOADS))
 }
 
-/// A cargo command on the workloads; always the release profile, in which the C++ part of tch is built once.
+/// A cargo command on the workloads; always in the same profile, in which the C++ part of tch is built once.
 pub(crate) fn workloads_cargo(xtask: &Xtask, verb: &str, libtorch: Option<&Libtorch>) -> Command {
     let mut command = xtask.workspace.cargo();
-    command.args([verb, "--release", "--locked", "--package", WORKLOADS]);
+    command.args([verb, "--profile", xtask.profile.of_workloads(), "--locked", "--package", WORKLOADS]);
     if let Some(libtorch) = libtorch {
         libtorch.apply(&mut command).args(["--features", "torch"]);
     }
@@ -74,12 +71,12 @@ pub(crate) fn workloads_cargo(xtask: &Xtask, verb: &str, libtorch: Option<&Libto
 /// Builds the workloads that need no libtorch, the stalls above all, for machines that have no library at
 /// all.
 pub(crate) fn static_workloads(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
-    let target = &toolchain.agent_target;
+    let (target, profile) = (&toolchain.agent_target, xtask.profile.of_workloads());
     let mut build = xtask.workspace.cargo();
-    build.args(["build", "--release", "--locked", "--package", WORKLOADS, "--target", target]);
+    build.args(["build", "--profile", profile, "--locked", "--package", WORKLOADS, "--target", target]);
     toolchain.link_statically(&mut build);
     cargo(xtask, &format!("{WORKLOADS} for {target}"), "build-static-workloads", &mut build)?;
-    Ok(xtask.workspace.target.join(target).join("release").join(WORKLOADS))
+    Ok(xtask.workspace.target.join(target).join(profile).join(WORKLOADS))
 }
 
 /// `cargo VERB` on every package but the workloads, for whatever is built with debug assertions; `features`

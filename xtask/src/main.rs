@@ -27,6 +27,7 @@ mod libtorch;
 mod models;
 mod pins;
 mod process;
+mod profile;
 mod progress;
 mod prometheus;
 mod python;

@@ -4,20 +4,23 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::{cache::Cache, progress::Progress, workspace::Workspace};
+use crate::{cache::Cache, profile::Profile, progress::Progress, workspace::Workspace};
 
 /// What every verb works with.
 pub(crate) struct Xtask {
     pub(crate) workspace: Workspace,
     pub(crate) cache: Cache,
     pub(crate) progress: Progress,
+    /// Build profile of the static programs.
+    pub(crate) profile: Profile,
 }
 
 impl Xtask {
     /// Reads the workspace, and makes the cache.
     pub(crate) fn open() -> Result<Self> {
         let progress = Progress::new();
-        Ok(Self { workspace: Workspace::load()?, cache: Cache::open(&progress)?, progress })
+        let cache = Cache::open(&progress)?;
+        Ok(Self { workspace: Workspace::load()?, cache, progress, profile: Profile::Shipped })
     }
 
     /// The log file of a step.

@@ -32,6 +32,7 @@ use crate::{
     jaeger::{Jaeger, Life, Origin},
     kernel, lanes,
     libtorch::Libtorch,
+    profile::Profile,
     prometheus,
     python::Python,
     toolchain::Toolchain,
@@ -82,6 +83,7 @@ struct Programs {
 
 /// The verb. Gives whether everything passed.
 pub(crate) fn verb(xtask: &mut Xtask) -> Result<bool> {
+    xtask.profile = Profile::Tested;
     let mut ground = set_up(xtask)?;
     xtask.cache.release();
     let started = Instant::now();
