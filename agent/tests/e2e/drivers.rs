@@ -114,9 +114,12 @@ fn check_against_the_log(phase: &Phase, line: &Value) {
     let of = |accounts: &[Account]| -> u64 { accounts.iter().map(|one| phase.accounts.get(*one)).sum() };
     let gpu_ns = of(&[Account::Gpu]);
     let not_run_ns = of(&[Account::Runq, Account::Throttled, Account::Fault, Account::BlockIo]);
-    let off_cpu_ns = inside_ns - inside_cpu_ns;
-    assert!(is_least(gpu_ns + not_run_ns, off_cpu_ns, steal_ns), "{}", text());
-    assert!(is_most(gpu_ns, around_ns - around_cpu_ns, steal_ns), "{}", text());
+    // A thread's own clock leaves out interrupts, which the accounts count as `cpu`: the promise is for each of
+    // the two times, and their difference is small where the driver spins.
+    let off_cpu_ns = inside_ns.saturating_sub(inside_cpu_ns);
+    let slack_ns = steal_ns + inside_ns / SLACK_PART;
+    assert!(is_least(gpu_ns + not_run_ns, off_cpu_ns, slack_ns), "{}", text());
+    assert!(is_most(gpu_ns, around_ns.saturating_sub(around_cpu_ns), slack_ns), "{}", text());
     assert_eq!(of(&[Account::Lock, Account::Poll, Account::Sleep]), 0, "{}", text());
     if line["way"] == 1 {
         assert_eq!(gpu_ns, 0, "it spins: {}", text());

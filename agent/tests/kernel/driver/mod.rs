@@ -92,6 +92,8 @@ fn compare(seen: &Seen, name: &str, number: u64) {
     let rest_ns: u64 = not_gpu.map(|account| phase.accounts.get(account)).into_iter().sum();
     let rest_ns = rest_ns + phase.counts.steal_ns;
     let text = || format!("{} of {inside_ns} ns: {phase:?}", waited_ns(phase));
+    // The time on a CPU is by the thread's own clock, which leaves out interrupts: one for each wake-up.
+    let slack_ns = slack_ns.max(inside_ns / 100);
     agreement::holds(waited_ns(phase) + rest_ns + slack_ns >= inside_ns, text);
     let elsewhere = [Account::Lock, Account::Poll, Account::Sleep, Account::Other];
     let elsewhere_ns: u64 = elsewhere.map(|account| phase.accounts.get(account)).into_iter().sum();
