@@ -71,7 +71,7 @@ pub(crate) fn workloads_cargo(xtask: &Xtask, verb: &str, libtorch: Option<&Libto
 /// Builds the workloads that need no libtorch, the stalls above all, for machines that have no library at
 /// all.
 pub(crate) fn static_workloads(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
-    let (target, profile) = (&toolchain.agent_target, xtask.profile.of_workloads());
+    let (target, profile) = (&toolchain.agent_target, xtask.profile.of_static_workloads());
     let mut build = xtask.workspace.cargo();
     build.args(["build", "--profile", profile, "--locked", "--package", WORKLOADS, "--target", target]);
     toolchain.link_statically(&mut build);

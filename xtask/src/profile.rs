@@ -18,8 +18,16 @@ impl Profile {
         }
     }
 
-    /// Name of the profile for the workloads.
+    /// Name of the profile for the workloads, for this host.
     pub(crate) const fn of_workloads(self) -> &'static str {
+        match self {
+            Profile::Shipped => "release",
+            Profile::Tested => "tested-here",
+        }
+    }
+
+    /// Name of the profile for the static workloads.
+    pub(crate) const fn of_static_workloads(self) -> &'static str {
         match self {
             Profile::Shipped => "release",
             Profile::Tested => "tested",

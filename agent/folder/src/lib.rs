@@ -33,6 +33,7 @@ mod histograms;
 #[cfg(test)]
 mod hostile_tests;
 mod incident_record;
+mod kept_record;
 pub mod limits;
 mod manifest;
 mod name;
@@ -48,6 +49,7 @@ mod sample;
 mod source_record;
 mod stream;
 mod table;
+mod taken;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -66,6 +68,7 @@ pub use self::{
     gpu::{GpuDevice, GpuFault, GpuHolder, GpuRecord, GpuTraceRecord},
     histogram_index::{HistogramEntry, Histograms},
     incident_record::IncidentRecord,
+    kept_record::KeptRecord,
     manifest::{
         Child, ClockPair, Exit, ExportRecord, FORMAT, HealthRecord, HookRecord, Limits, MOST_RESTORED,
         Manifest, RowCounts, State, Versions,

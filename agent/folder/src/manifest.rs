@@ -9,7 +9,7 @@ use guestscope_model::limits::Limit;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CostRecord, IncidentRecord, RestoredRecord, SourceRecord, UnfinishedRecord, gpu::GpuRecord,
+    CostRecord, IncidentRecord, KeptRecord, RestoredRecord, SourceRecord, UnfinishedRecord, gpu::GpuRecord,
     histogram_index::Histograms, name::rfc3339, source_record::is_zero,
 };
 use crate::{
@@ -103,6 +103,9 @@ pub struct Manifest {
     /// What made this folder, if a resident agent kept it because of something that happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incident: Option<IncidentRecord>,
+    /// The part of the run that the rows are of, if it is not all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptRecord>,
     /// Threads that could be tracked at a time; none in older folders.
     pub max_threads: Option<u32>,
     /// The workload's description of itself, as it wrote it.

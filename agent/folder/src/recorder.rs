@@ -51,6 +51,7 @@ pub struct Segment {
     span_ns: (u64, u64),
     /// End, wall time, ns since 1970.
     ended_ns: u64,
+    rows: RowCounts,
 }
 
 impl Segment {
@@ -74,6 +75,7 @@ pub struct Recorder {
     /// Begin of the current segment, CLOCK_MONOTONIC, ns.
     begun_ns: u64,
     lost: RowCounts,
+    removed: RowCounts,
     last_error: Option<String>,
 }
 
@@ -83,7 +85,8 @@ impl Recorder {
         let mut past = left_behind(&options.parent, current, now);
         past.sort_by_key(|segment| segment.ended_ns);
         let past = past.into_iter().map(Arc::new).collect();
-        Self { options, past, begun_ns: now.monotonic_ns, lost: RowCounts::default(), last_error: None }
+        let (lost, removed) = (RowCounts::default(), RowCounts::default());
+        Self { options, past, begun_ns: now.monotonic_ns, lost, removed, last_error: None }
     }
 
     /// Ends the current segment where that is due, and removes what is too old or too much. Call it every
@@ -121,6 +124,7 @@ impl Recorder {
             path: before.path().to_owned(),
             span_ns: (self.begun_ns, now.monotonic_ns),
             ended_ns: now.wall_ns,
+            rows: health.rows,
         }));
         self.begun_ns = now.monotonic_ns;
         self.trim(0, now);
@@ -144,6 +148,7 @@ impl Recorder {
                 self.last_error = Some(format!("a segment cannot be removed: {error}"));
                 break;
             }
+            add(&mut self.removed, oldest.rows);
             self.past.pop_front();
         }
     }
@@ -169,6 +174,11 @@ impl Recorder {
         let mut lost = self.lost;
         add(&mut lost, current.health().rows_lost);
         lost
+    }
+
+    /// Rows of the segments that were removed.
+    pub const fn rows_removed(&self) -> RowCounts {
+        self.removed
     }
 
     /// The last error, for people.
@@ -224,7 +234,8 @@ fn left_segment(path: PathBuf, current: &Manifest, now: ClockPair) -> Option<Seg
     let begun_ns = folder.manifest().clocks.first()?.monotonic_ns;
     let end_ns = now.monotonic_ns.saturating_sub(now.wall_ns.saturating_sub(ended_ns));
     let span_ns = if is_of_this_boot { (begun_ns, end_ns.max(begun_ns)) } else { (0, 0) };
-    Some(Segment { bytes: bytes_of(&path), path, span_ns, ended_ns })
+    let rows = folder.manifest().rows;
+    Some(Segment { bytes: bytes_of(&path), path, span_ns, ended_ns, rows })
 }
 
 #[cfg(test)]

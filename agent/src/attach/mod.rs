@@ -28,7 +28,7 @@ use crate::{
         facts::Identity,
         observe,
         signals::{Haste, Signals},
-        start::{self, Begun, Known},
+        start::{self, Begun, Extras, Known},
     },
     sinks::terminal::Exit,
     sources::Selected,
@@ -67,7 +67,7 @@ pub fn run(arguments: &AttachArguments) -> Result<i32, SessionError> {
     let signals = Signals::read(false, haste.clone()).during("reading signals")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let loaded = start::load(&arguments.observation, true, false)?;
+        let loaded = start::load(&arguments.observation, Extras { visits: true, ..Extras::default() })?;
         loaded.can_visit()?;
         let pid = (arguments.pid.len() == 1).then_some(first);
         let identity = Identity::of_target(&arguments.observation, &target, pid)?;

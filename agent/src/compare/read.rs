@@ -16,6 +16,7 @@ use crate::{
         compare::{RunDigest, Warmup},
     },
     folder::{self, ClockPair, Folder, Manifest, limits::REQUESTS_COMPARED},
+    session::kept,
 };
 
 /// Each holds up to 60 MB of a large run while it reads.
@@ -119,6 +120,7 @@ fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, fol
         Err(folder::Error::Beyond { path: source.path.clone(), what })
     });
     let mut digest = RunDigest::read(counted, folder.manifest().rows.phases, warmup)?;
+    digest.weigh(folder.manifest().kept.unwrap_or_default().weight());
     let is_torn = requests.torn_end().is_some();
     let mut notes: Vec<String> =
         folder.left_out().iter().map(|left_out| format!("{path}: {left_out}")).collect();
@@ -127,6 +129,8 @@ fn read(source: &Source, warmup: Warmup, all: &AtomicU64) -> Result<ReadRun, fol
             "{path}: its slowest requests have too many parts to be kept: nothing is said of its tail"
         ));
     }
+    let end_ns = folder.manifest().clocks.last().map_or(0, |clock| clock.monotonic_ns);
+    notes.extend(folder.manifest().kept.map(|kept| format!("{path}: {}", kept::told(&kept, end_ns))));
     let gpu = digest.add_gpu_work(|| folder.gpu_work(), || folder.requests_with(Needs::Numbers));
     notes.extend(gpu.err().map(|error| format!("{path}: work of GPUs is missing: {error}")));
     let (stepped_ns, manifest) = (stepped(folder.manifest()), Arc::new(slim(folder.manifest())));

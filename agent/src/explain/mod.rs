@@ -10,7 +10,6 @@ pub use arguments::ExplainArguments;
 
 use guestscope_base::Hint;
 
-use crate::out;
 use crate::untrusted::{Shown as _, Untrusted};
 use crate::{
     analyze::{
@@ -24,6 +23,7 @@ use crate::{
     platform::CpuQuota,
     sinks::terminal::{self, ExplainFacts, Shown, Stream, Style, units},
 };
+use crate::{out, session::kept};
 
 /// A request that was asked for and cannot be explained. `Display` gives `what: value`.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +84,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<i32, ExplainError> {
     };
     let mut notes = Vec::new();
     let mut explanation = requests(&folder, wanted, &mut notes)?;
+    explanation.summary.weigh(folder.manifest().kept.unwrap_or_default().weight());
     notes.extend(folder.left_out().map(|left_out| left_out.to_string()));
     if explanation.summary.requests() == 0 {
         let facts = facts(&folder, &explanation, arguments, true, notes);
@@ -174,6 +175,8 @@ fn facts(
     }
     let gpu_work = gpu_work.ok().flatten();
     notes.extend(manifest.incident.as_ref().map(incident));
+    let end_ns = manifest.clocks.last().map_or(0, |clock| clock.monotonic_ns);
+    notes.extend(manifest.kept.map(|kept| kept::told(&kept, end_ns)));
     notes.extend(lost(manifest));
     // A run without any waits was started with `--wait-threshold off`.
     let has_all_waits = has_waits && lost_waits(manifest) == 0 && manifest.rows.waits > 0;
@@ -250,7 +253,15 @@ fn nothing(explanation: &Explanation, facts: &ExplainFacts) -> String {
     let kinds: Vec<String> =
         kinds.iter().filter(|kind| kind.0 > 0).map(|(count, kind)| format!("{count} {kind}")).collect();
     let why = if kinds.is_empty() { String::new() } else { format!(" (left out: {})", kinds.join(", ")) };
-    let hint = if facts.hidden.untracked.marks > 0 {
+    let segments = kept::segments(&facts.folder);
+    let hint = if segments.is_dir() {
+        return format!(
+            "no request to explain: {}: it was cut off, and its rows are in folders of their own\n\n\
+             hint: explain one of those in {}\n",
+            facts.folder.shown(),
+            segments.shown()
+        );
+    } else if facts.hidden.untracked.marks > 0 {
         "observe it again with room for more threads (--max-threads)"
     } else if kinds.is_empty() && facts.hidden.requests.is_empty() {
         "mark requests with the marker library, see `guestscope run --help`"

@@ -23,7 +23,11 @@ use crate::{
     procfs::{self, Procfs, Refusal},
     record::Record,
     rendezvous::Peer,
-    session::{SessionError, record_source::RecordSource, start},
+    session::{
+        SessionError,
+        record_source::RecordSource,
+        start::{self, Extras},
+    },
     sources::Kind,
 };
 
@@ -38,7 +42,8 @@ pub(super) fn choose(arguments: &RunArguments) -> Result<Choice, SessionError> {
     if arguments.fidelity == Some(Fidelity::Procfs) {
         return Ok(Choice::Threads(Refusal::Unwanted));
     }
-    match start::load(&arguments.observation, false, wants_arrivals(arguments)) {
+    let extras = Extras { arrivals: wants_arrivals(arguments), ..Extras::default() };
+    match start::load(&arguments.observation, extras) {
         Ok(loaded) => Ok(Choice::Kernel(loaded)),
         Err(error) if arguments.fidelity.is_none() && procfs::is_refused(&error) => {
             Ok(Choice::Threads(Refusal::Refused(error)))

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     sources::{self, function::Asked, socket::Watched},
-    values,
+    values::{self, Bytes},
 };
 
 /// Options that `run` and `attach` share.
@@ -26,6 +26,14 @@ pub struct Observation {
     /// Send every request as a trace to this OTLP endpoint (gRPC, or HTTP on port 4318).
     #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,
+    /// Keep and send only this part of the requests, chosen at random: `1/100`, `1%` or `0.01`. The live
+    /// line and metrics count all.
+    #[arg(long, value_name = "PART", value_parser = values::part)]
+    pub sample: Option<f64>,
+    /// Keep at most so many bytes of rows: the oldest go first. At the end, while they become tables, they
+    /// take up to twice as much.
+    #[arg(long, value_name = "BYTES", value_parser = keep)]
+    pub keep: Option<Bytes>,
     /// Print the summary as JSON on standard output.
     #[arg(long)]
     pub json: bool,
@@ -62,6 +70,15 @@ pub struct Observation {
     /// Print log messages of the BPF programs on standard error.
     #[arg(long, hide = true)]
     pub kernel_log: bool,
+}
+
+/// Least budget of `--keep`: each of the segments it is divided into takes some 60 KB when it is empty.
+const LEAST_KEPT: Bytes = Bytes(2 << 20);
+
+/// Parses `--keep`.
+fn keep(text: &str) -> Result<Bytes, String> {
+    let bytes = Bytes::try_from(text.to_owned())?;
+    if bytes < LEAST_KEPT { Err(format!("must be at least {LEAST_KEPT}")) } else { Ok(bytes) }
 }
 
 /// Parses `--wait-threshold`: a whole number with a unit, or `off`, which is zero.

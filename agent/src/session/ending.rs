@@ -19,6 +19,7 @@ use super::{
     error::{During as _, SessionError},
     facts,
     judged::Judged,
+    kept::{self, Whole},
     outputs::Sinks,
     record_source::RecordSource,
 };
@@ -26,7 +27,7 @@ use crate::out;
 use crate::{
     analyze::{Called, Cause, Hidden, Summary, Untracked, gpu_work::GpuWorked},
     child, clock,
-    folder::{self, GpuRecord, Manifest, RunFolder},
+    folder::{self, GpuRecord, KeptRecord, Manifest, RunFolder},
     health::{Fidelity, Health},
     hints::{self, Asked, Hint},
     limits::Limit,
@@ -66,6 +67,7 @@ struct Told {
     health: Health,
     guest: Guest,
     path: PathBuf,
+    kept: Option<KeptRecord>,
 }
 
 impl<F: RecordSource> Session<F> {
@@ -81,7 +83,7 @@ impl<F: RecordSource> Session<F> {
         health.rows_lost = self.export.rows_lost;
         let restored_after = self.restored_after(clock::now_ns());
         let (gpu, nvml) = (self.gpu_record(), self.graphics.cpu());
-        let (wall, exit) = (end.wall, end.exit);
+        let (wall, exit, end_ns) = (end.wall, end.exit, end.clock.monotonic_ns);
         let untracked = Untracked {
             marks: health.kernel.marks_untracked,
             requests: health.kernel.requests_untracked,
@@ -117,6 +119,7 @@ impl<F: RecordSource> Session<F> {
             gpu_work: told.gpu_work,
             limits: limits_told,
             hints: hints.unwrap_or_default(),
+            kept: told.kept.map(|kept| kept::told(&kept, end_ns)),
             called: Called(called),
             spun,
             hidden: Hidden::new(unfinished, untracked, told.summary.as_ref().ok()),
@@ -211,12 +214,17 @@ impl Closing {
             restored,
             unfinished,
         } = self;
-        let Sinks { mut folder, exporter, .. } = sinks;
+        let Sinks { folder, exporter, sampler, bounded, .. } = sinks;
         if let Some(exporter) = &exporter {
             health.export = exporter.finish(otlp::FINISH);
         }
         health.cost = cost.so_far(nvml);
+        let Whole { mut folder, kept, rows_lost, error } = Whole::of(folder, bounded, &sampler);
+        health.rows_lost += rows_lost;
         let mut summary = Summary::read(|_| folder.requests());
+        if let (Ok(summary), Some(kept)) = (&mut summary, &kept) {
+            summary.weigh(kept.weight());
+        }
         let gpu_account = Cause::Account(Account::Gpu);
         // A thread that spins for the device is in no account of it.
         let has_waited = |summary: &Summary| summary.has_any(gpu_account) || summary.has_driver();
@@ -229,7 +237,7 @@ impl Closing {
             summary.add_waits(folder.waits()?)
         });
         let gpu_work = GpuWorked::read(|| folder.gpu_work(), || folder.requests());
-        let told_before = folder.health().last_error;
+        let told_before = folder.health().last_error.or(error);
         let missing = evidence.err().as_ref().or(gpu_work.as_ref().err()).map(ToString::to_string);
         health.folder_error = told_before.or(missing);
         let lost_before = health.rows_lost;
@@ -242,6 +250,7 @@ impl Closing {
             manifest.gpu = gpu;
             manifest.unfinished = (&unfinished).into();
             manifest.scenario = guest.scenario();
+            manifest.kept = kept;
             facts::limit(manifest, &guest);
             manifest.limits_seen = limits;
             (manifest.spun, manifest.called) = (spun, called);
@@ -253,7 +262,7 @@ impl Closing {
         if let Some(error) = closed.unwrap_or_else(|error| Some(format!("{error}"))) {
             health.folder_error = Some(error);
         }
-        Told { summary, gpu_work: gpu_work.ok().flatten(), health, guest, path }
+        Told { summary, gpu_work: gpu_work.ok().flatten(), health, guest, path, kept }
     }
 }
 

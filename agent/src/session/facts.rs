@@ -276,6 +276,7 @@ pub(crate) fn for_terminal(
         limits: Vec::new(),
         hidden: Hidden::default(),
         hints: Vec::new(),
+        kept: None,
         called: Called::default(),
         spun: BTreeMap::new(),
     }
@@ -386,8 +387,7 @@ mod tests {
         let one = |group: &str| Some(group.to_owned());
         assert_eq!(told(&[quota("/p/c", 40, 0), quota("/p", 50, 7)]), (one("/p"), Some(9)));
         assert_eq!(told(&[quota("/p/c", 40, 0), quota("/p", 50, 0)]), (one("/p/c"), Some(9)));
-        let memory = Limit { value: 5, ..Limit::default() };
-        assert_eq!(told(&[memory]), (None, Some(5)));
+        assert_eq!(told(&[Limit { value: 5, ..Limit::default() }]), (None, Some(5)));
         assert_eq!(told(&[]), (None, Some(9)), "what the agent sees of itself stands");
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod facts;
 mod feed;
 mod graphics;
 mod judged;
+pub(crate) mod kept;
 mod limits;
 mod others;
 mod outputs;

@@ -13,6 +13,7 @@ use std::{
 use super::{
     attendant::Attendant,
     export_thread::{MOST_BYTES, Message},
+    kept::{Bounded, Sampler},
     signals::Haste,
 };
 use crate::{
@@ -44,6 +45,10 @@ pub(crate) struct Sinks {
     live: Live,
     /// What goes along with the folder, if the agent stays.
     pub(crate) attendant: Option<Box<dyn Attendant>>,
+    /// Chooses the requests whose rows and traces are kept.
+    pub(crate) sampler: Sampler,
+    /// The folder that the segments belong to, if there is a budget.
+    pub(crate) bounded: Option<Bounded>,
     /// The program marks phases, so its processes are no traces of their own.
     marked: bool,
     processes: VecDeque<Arc<Request>>,
@@ -73,6 +78,8 @@ impl Sinks {
             progress,
             live: Live::new(),
             attendant: None,
+            sampler: Sampler::new(1.0),
+            bounded: None,
             marked: false,
             processes: VecDeque::new(),
             is_traced: false,
@@ -131,6 +138,7 @@ impl Sinks {
             Output::Request(request) => self.request(Arc::new(request)),
             Output::Thread(thread) => self.folder.append_thread(&thread),
             Output::Mark(mark) => self.folder.append_mark(&mark),
+            Output::GpuWork(work) if !self.sampler.keeps(work.root.unwrap_or(work.start_ns)) => {}
             Output::GpuWork(work) => {
                 self.folder.append_gpu_work(&work);
                 if let Some(exporter) = &self.exporter {
@@ -138,6 +146,8 @@ impl Sinks {
                 }
             }
             Output::Pause(pause) => self.exporter.iter().for_each(|exporter| exporter.pause(pause)),
+            // A wait in no request stands for itself.
+            Output::Wait(wait) if !self.sampler.keeps(wait.root.unwrap_or(wait.start_ns)) => {}
             Output::Wait(mut wait) => {
                 if let Some(io) = &mut wait.io
                     && let Some(name) = self.devices.name(&io.device)
@@ -154,8 +164,12 @@ impl Sinks {
     }
 
     fn request(&mut self, request: Arc<Request>) {
-        self.folder.append_request(&request);
-        if request.root().kind == PhaseKind::Process {
+        let is_process = request.root().kind == PhaseKind::Process;
+        let is_kept = is_process || self.sampler.keeps_request(request.root().id);
+        if is_kept {
+            self.folder.append_request(&request);
+        }
+        if is_process {
             if !self.marked && self.processes.len() < PROCESSES {
                 self.processes.push_back(request);
             }
@@ -167,7 +181,7 @@ impl Sinks {
         if let Some(attendant) = &mut self.attendant {
             attendant.request(&request, &self.live, verdict.as_ref());
         }
-        if self.exporter.is_some() {
+        if is_kept && self.exporter.is_some() {
             self.waiting_phases += request.phases.len();
             self.waiting.push_back((Instant::now(), request, live_verdict(verdict)));
             self.offer(if self.is_traced { LATE } else { Duration::ZERO });
@@ -195,6 +209,9 @@ impl Sinks {
             self.groups.look_again();
             if let Some(attendant) = &mut self.attendant {
                 attendant.tick(&mut self.folder);
+            }
+            if let Some(bounded) = &mut self.bounded {
+                bounded.tick(&mut self.folder);
             }
         }
         let lost = self.folder.health().rows_lost;

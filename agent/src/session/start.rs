@@ -18,6 +18,7 @@ use super::{
     facts::{self, Identity},
     feed::Feed,
     graphics::Graphics,
+    kept::{Bounded, Sampler},
     limits::Limits as WatchedLimits,
     outputs::Sinks,
     possible::Possible,
@@ -69,14 +70,21 @@ pub(crate) struct Begun {
     pub(crate) resident: Option<Resident>,
 }
 
-/// Loads the kernel side; `visits` if threads that run already shall be found, `arrivals` if requests that
-/// sources mark shall begin when they came in.
-pub(crate) fn load(
-    observation: &Observation,
-    visits: bool,
-    arrivals: bool,
-) -> Result<Loaded, loader::LoadError> {
+/// What the kernel side is to do beside its usual work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extras {
+    /// Find threads that run already.
+    pub(crate) visits: bool,
+    /// Requests that sources mark begin when they came in.
+    pub(crate) arrivals: bool,
+    /// Tell of programs that others execute.
+    pub(crate) starts: bool,
+}
+
+/// Loads the kernel side.
+pub(crate) fn load(observation: &Observation, extras: Extras) -> Result<Loaded, loader::LoadError> {
     descriptors::check_for_kernel_side()?;
+    let Extras { visits, arrivals, starts } = extras;
     loader::load(&LoadOptions {
         slots: observation.max_threads,
         log: observation.kernel_log,
@@ -88,6 +96,7 @@ pub(crate) fn load(
         gpus: None,
         requests: observation.requests.clone(),
         arrivals,
+        starts,
     })
 }
 
@@ -192,7 +201,16 @@ impl Begun {
         let limits = WatchedLimits::start(program.into_iter().collect(), stretch, settle_to_say);
         let files = folder.owner().map_or((0, 0), |owner| (owner.uid, owner.gid));
         let owner = folder.owner().cloned();
+        let (folder, bounded) = match observation.keep {
+            Some(most) => {
+                let (first, bounded) = Bounded::begin(folder, most.0, clock)?;
+                (first, Some(bounded))
+            }
+            None => (folder, None),
+        };
         let mut sinks = Sinks::new(folder, exporter, wall, progress, haste);
+        sinks.bounded = bounded;
+        sinks.sampler = Sampler::new(observation.sample.unwrap_or(1.0));
         let (attendant, directory) = resident.map(|it| (it.attendant, it.directory)).unzip();
         sinks.attendant = attendant;
         let export = ExportThread::start(sinks, settle(owner, directory))

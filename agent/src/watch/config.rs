@@ -13,16 +13,14 @@ use std::{
 use guestscope_base::Hint;
 use serde::Deserialize;
 
-use super::{
-    trigger::Trigger,
-    values::{Bytes, Time},
-};
+use super::{trigger::Trigger, values::Time};
 use crate::{
     guarded,
     phase::{OPEN_REQUESTS, PHASES_PER_REQUEST},
     session::Observation,
     sources::{self, socket::Watched},
     untrusted::{Shown as _, Untrusted},
+    values::Bytes,
 };
 
 /// Most bytes of a configuration.
@@ -290,6 +288,8 @@ impl Config {
         Ok(Observation {
             name: Some(self.name.clone()),
             no_args: false,
+            sample: None,
+            keep: None,
             output: self.directory.join("recorder"),
             otlp,
             // No progress line: nobody looks at it.

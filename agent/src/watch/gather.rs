@@ -36,7 +36,7 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, folder::Error> 
     let service = folders.last().map(|last| last.manifest().name.clone()).unwrap_or_default();
     let mut into = RunFolder::create(&CreateOptions { parent: parent.to_owned(), owner: None }, manifest)?;
     for folder in &folders {
-        if let Err(error) = copy(folder, &record, &mut into) {
+        if let Err(error) = into.append_rows_of(folder, record.from_ns, record.to_ns) {
             problem = Some(error);
         }
     }
@@ -94,49 +94,6 @@ fn manifest(last: &Manifest, folders: &[Folder], record: &IncidentRecord) -> Man
         manifest.name.clone_from(&record.request);
     }
     manifest
-}
-
-/// Copies the rows of this time.
-fn copy(folder: &Folder, record: &IncidentRecord, into: &mut RunFolder) -> folder::Result<()> {
-    let is_within = |from_ns: u64, to_ns: u64| from_ns <= record.to_ns && to_ns >= record.from_ns;
-    for request in folder.requests()? {
-        let request = request?;
-        let root = request.root();
-        if is_within(root.start_ns, root.start_ns.saturating_add(root.duration_ns)) {
-            into.append_request(&request);
-        }
-    }
-    for wait in folder.waits()? {
-        let wait = wait?;
-        if is_within(wait.start_ns, wait.end_ns()) {
-            into.append_wait(&wait);
-        }
-    }
-    for thread in folder.threads()? {
-        let thread = thread?;
-        if is_within(thread.end_ns, thread.end_ns) {
-            into.append_thread(&thread);
-        }
-    }
-    for mark in folder.marks()? {
-        let mark = mark?;
-        if is_within(mark.time_ns, mark.time_ns) {
-            into.append_mark(&mark);
-        }
-    }
-    for sample in folder.samples()? {
-        let sample = sample?;
-        if is_within(sample.time_ns, sample.time_ns) {
-            into.append_sample(&sample);
-        }
-    }
-    for work in folder.gpu_work()?.into_iter().flatten() {
-        let work = work?;
-        if is_within(work.start_ns, work.end_ns) {
-            into.append_gpu_work(&work);
-        }
-    }
-    Ok(())
 }
 
 /// Limits of all stretches together.

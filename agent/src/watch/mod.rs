@@ -19,12 +19,14 @@ mod recording;
 mod selection;
 pub(crate) mod shared;
 mod trigger;
+mod unseen;
 mod values;
 pub(crate) mod window;
 
 pub use self::{arguments::WatchArguments, config::ConfigError, error::WatchError};
 
 use std::{
+    net::TcpListener,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -41,6 +43,7 @@ use self::{
     recording::{Recording, STRETCH},
     selection::Selection,
     shared::{Asked, Shared},
+    unseen::Unseen,
 };
 use crate::{
     attach::adoption::Adoption,
@@ -61,7 +64,7 @@ use crate::{
         observe,
         record_source::RecordSource as _,
         signals::{Haste, Requested, Signals},
-        start::{self, Begun, Known},
+        start::{self, Begun, Extras, Known},
     },
     sinks::{
         metrics,
@@ -77,6 +80,7 @@ struct Watching {
     adoption: Adoption,
     signals: Signals,
     looks: Interval,
+    unseen: Unseen,
     shared: Arc<Shared>,
     notify: Notify,
     path: PathBuf,
@@ -107,7 +111,8 @@ pub fn run(arguments: &WatchArguments) -> Result<i32, WatchError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(SessionError::from)?;
     runtime.block_on(async {
-        let loaded = start::load(&observation, true, false).map_err(SessionError::from)?;
+        let extras = Extras { visits: true, starts: true, ..Extras::default() };
+        let loaded = start::load(&observation, extras).map_err(SessionError::from)?;
         loaded.can_visit().map_err(SessionError::from)?;
         let selection = Box::new(Selection::new(Arc::clone(&place.shared)));
         let words = vec!["watch".to_owned()];
@@ -125,14 +130,7 @@ pub fn run(arguments: &WatchArguments) -> Result<i32, WatchError> {
         let Place { shared, listener, scraped, notify, _lock } = place;
         attend(&mut begun, &shared)?;
         control::serve(listener, Arc::clone(&shared)).during("starting the thread of the control socket")?;
-        if let Some(scraped) = scraped {
-            let theirs = Arc::clone(&shared);
-            let text = move || {
-                let (metrics, numbers) = numbers::now(&theirs);
-                metrics::text(&metrics, &numbers)
-            };
-            metrics::serve(scraped, text).during("starting the thread of the metrics")?;
-        }
+        give_out(scraped, &shared)?;
         let pushed = push(&begun, &shared)?;
         let mut session = begun.start(&observation, feed, started, None, haste)?;
         if let Some(nvml) = session.graphics.pid() {
@@ -141,11 +139,31 @@ pub fn run(arguments: &WatchArguments) -> Result<i32, WatchError> {
         out::say(&format!("watching: {}; SIGTERM ends it\n", adoption.summary()));
         notify.tell("READY=1");
         let (path, is_once) = (arguments.config.clone(), arguments.once);
-        let mut watching =
-            Watching { adoption, signals, looks: every(LOOK), shared, notify, path, is_once, pushed };
+        let mut watching = Watching {
+            adoption,
+            signals,
+            looks: every(LOOK),
+            unseen: Unseen::default(),
+            shared,
+            notify,
+            path,
+            is_once,
+            pushed,
+        };
         observe(&mut session, &mut watching, None).await?;
         watching.finish(session)
     })
+}
+
+/// Answers scrapes of metrics, if there is an address for them.
+fn give_out(scraped: Option<TcpListener>, shared: &Arc<Shared>) -> Result<(), SessionError> {
+    let Some(scraped) = scraped else { return Ok(()) };
+    let theirs = Arc::clone(shared);
+    let text = move || {
+        let (metrics, numbers) = numbers::now(&theirs);
+        metrics::text(&metrics, &numbers)
+    };
+    metrics::serve(scraped, text).during("starting the thread of the metrics")
 }
 
 /// Pushes metrics, if that is asked for.
@@ -266,7 +284,9 @@ impl Subject for Watching {
                 let mut health = feed.health(AgentCost::default());
                 health.pairing = feed.pairing.losses;
                 let lost = losses::of_observation(&health).filter(|loss| loss.count > 0);
-                let lost = lost.map(|loss| (loss.key.to_string(), loss.count)).collect();
+                let lost = lost.map(|loss| (loss.key.to_string(), loss.count));
+                self.unseen.look(&mut feed.loaded, &self.shared.config().programs);
+                let lost = lost.chain(self.unseen.counts()).collect();
                 let mut status = self.shared.status();
                 status.processes = self.adoption.processes().len() as u64;
                 status.losses = lost;

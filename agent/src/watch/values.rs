@@ -11,11 +11,6 @@ use crate::values;
 #[serde(try_from = "String")]
 pub(super) struct Time(pub(super) Duration);
 
-/// A number of bytes such as `1GiB`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Deserialize)]
-#[serde(try_from = "String")]
-pub(super) struct Bytes(pub(super) u64);
-
 /// Longest time: a year.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
 
@@ -50,32 +45,6 @@ impl fmt::Display for Time {
     }
 }
 
-impl TryFrom<String> for Bytes {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let wrong = || "not a number of bytes such as 512MiB or 2GiB".to_owned();
-        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let unit: u64 = match &text[digits.len()..] {
-            "KiB" => 1 << 10,
-            "MiB" => 1 << 20,
-            "GiB" => 1 << 30,
-            "TiB" => 1 << 40,
-            _ => return Err(wrong()),
-        };
-        let number: u64 = digits.parse().map_err(|_| wrong())?;
-        number.checked_mul(unit).filter(|bytes| *bytes > 0).map(Self).ok_or_else(wrong)
-    }
-}
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 3] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")];
-        let unit = UNITS.into_iter().find(|(of, _)| self.0.is_multiple_of(*of)).unwrap_or((1 << 10, "KiB"));
-        write!(formatter, "{}{}", self.0 / unit.0, unit.1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -91,16 +60,5 @@ mod tests {
     #[case("99999h", None)]
     fn times(#[case] text: &str, #[case] told: Option<&str>) {
         assert_eq!(Time::try_from(text.to_owned()).ok().map(|time| time.to_string()).as_deref(), told);
-    }
-
-    #[rstest]
-    #[case("1GiB", Some("1GiB"))]
-    #[case("1536MiB", Some("1536MiB"))]
-    #[case("0GiB", None)]
-    #[case("1GB", None)]
-    #[case("99999999999TiB", None)]
-    #[case("GiB", None)]
-    fn bytes(#[case] text: &str, #[case] told: Option<&str>) {
-        assert_eq!(Bytes::try_from(text.to_owned()).ok().map(|bytes| bytes.to_string()).as_deref(), told);
     }
 }

@@ -8,6 +8,7 @@
 mod attach;
 mod awaited;
 mod beside;
+mod bounded;
 mod btf;
 mod collector;
 mod compared;

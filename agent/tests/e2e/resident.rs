@@ -229,3 +229,27 @@ fn a_killed_agent_harms_nobody_and_the_next_one_has_what_it_recorded() {
     agent.finish().expect(0);
     drop(program);
 }
+
+/// What ends before anybody looks is counted: of those that were meant, all, and none of the others.
+#[test]
+fn programs_that_end_at_once_are_counted() {
+    let Some(resident) = Resident::new("resident::programs_that_end_at_once_are_counted") else { return };
+    let copy = |name: &str| {
+        let path = resident.ground.path(name);
+        fs::copy("/bin/true", &path).expect("there is one");
+        path
+    };
+    let (meant, other) = (copy("meant"), copy("other"));
+    resident.configure("*spikes*", &format!("[[programs]]\nexecutable = '{}'\n", meant.display()));
+    let agent = resident.watch("agent", &[]);
+    let unseen = || resident.ctl("status")["losses"]["programs_ended_unseen"].as_u64().unwrap_or(0);
+    assert_eq!(unseen(), 0);
+    for program in [&meant, &other].into_iter().cycle().take(60) {
+        Start::new(&resident.ground.path(""), program).finish().expect(0);
+    }
+    // A few may be there at the very moment of a look.
+    eventually("all are counted", || (unseen() >= 27).then_some(()));
+    assert!(unseen() <= 30, "{}", unseen());
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+}

@@ -147,6 +147,11 @@ impl Summary {
         Ok(())
     }
 
+    /// Makes each request stand for so many in the throughput, where a part of them was chosen.
+    pub fn weigh(&mut self, weight: f64) {
+        self.groups.iter_mut().for_each(|group| group.throughput_per_s *= weight);
+    }
+
     /// Requests that statistics rest on.
     pub fn requests(&self) -> u64 {
         self.groups.iter().map(|group| group.latency.count).sum()

@@ -59,6 +59,8 @@ pub struct RunFacts {
     pub hidden: Hidden,
     /// Options that would have marked requests, if nothing did.
     pub hints: Vec<Hint>,
+    /// The part of the run that the statistics are of, if not all of it.
+    pub kept: Option<String>,
     /// Samples in system calls.
     pub called: Called,
     /// Samples of busy-waiting in the whole run, by the name of the library.

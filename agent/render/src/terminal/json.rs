@@ -68,6 +68,9 @@ struct SummaryJson<'a> {
     processes_seen: u64,
     threads: ThreadsJson<'a>,
     hints: Vec<HintJson<'a>>,
+    /// The part of the run that the statistics are of, if not all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<&'a str>,
     hooks: Vec<HookJson<'a>>,
     losses: ByName,
     agent: AgentJson,
@@ -242,6 +245,7 @@ pub fn render_summary_json(summary: &Summary, health: &Health, facts: &RunFacts)
         processes_seen: summary.processes_seen,
         threads: threads::json(&summary.threads),
         hints: hints::json(&facts.hints),
+        kept: facts.kept.as_deref(),
         hooks: health.hooks.iter().map(hook).collect(),
         losses: losses(health).into_iter().map(|loss| (loss.key, loss.count)).collect(),
         agent: agent(&health.cost),

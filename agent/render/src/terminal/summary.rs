@@ -293,6 +293,9 @@ fn render_facts(page: &mut Page, summary: &Summary, health: &Health, facts: &Run
     }
     let _ = write!(guest, ", fidelity {}, {}", health.fidelity.name(), hooks(&health.hooks));
     fact(page, "guest", &guest, Emphasis::None);
+    if let Some(kept) = &facts.kept {
+        fact(page, "kept", kept, Emphasis::Warning);
+    }
     restored::line(page, facts);
     gpu::lines(page, facts);
     if let Some(unseen) = unseen::words(health.fidelity) {

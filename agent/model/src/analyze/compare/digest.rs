@@ -122,6 +122,11 @@ impl RunDigest {
         self.group(name).map_or(0, |group| group.latencies_ns.len() as u64)
     }
 
+    /// Makes each request stand for so many in the throughput, where a part of them was chosen.
+    pub fn weigh(&mut self, weight: f64) {
+        self.groups.iter_mut().for_each(|group| group.throughput_per_s *= weight);
+    }
+
     /// The requests of this name.
     pub fn group(&self, name: &str) -> Option<&GroupDigest> {
         self.groups.iter().find(|group| group.name == *name)

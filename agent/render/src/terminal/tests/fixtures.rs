@@ -80,6 +80,7 @@ pub(in crate::terminal) fn facts() -> RunFacts {
         gpu_work: None,
         hidden: Hidden::default(),
         hints: Vec::new(),
+        kept: None,
         called: Called::default(),
         spun: std::collections::BTreeMap::new(),
     }
