@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Called(pub BTreeMap<u32, u64>);
 
-/// The call that at least half of some samples were in.
+/// The call that most of some samples were in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MostCalled {
     /// Its number.
@@ -22,9 +22,15 @@ pub struct MostCalled {
 }
 
 impl Called {
-    /// The call that at least half of all samples were in.
+    /// The call that stands out among all samples: it has a third of them, and twice as many as any other.
     pub fn most(&self) -> Option<MostCalled> {
-        self.most_of(self.all())
+        let mut by_samples: Vec<(u64, u32)> =
+            self.0.iter().map(|(call, samples)| (*samples, *call)).collect();
+        by_samples.sort_unstable_by(|one, other| other.cmp(one));
+        let (&(at_least, syscall), of) = (by_samples.first()?, self.all());
+        let second = by_samples.get(1).map_or(0, |(samples, _)| *samples);
+        let stands_out = at_least > 0 && at_least >= of / 3 && at_least / 2 >= second;
+        stands_out.then_some(MostCalled { syscall, at_least, of })
     }
 
     fn all(&self) -> u64 {
@@ -50,6 +56,19 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[rstest]
+    #[case::most(&[(11, 90), (4, 10)], Some((11, 90)))]
+    #[case::a_third(&[(11, 40), (4, 20), (5, 20), (6, 20), (7, 20)], Some((11, 40)))]
+    #[case::two_alike(&[(11, 60), (4, 40)], None)]
+    #[case::many(&[(11, 40), (4, 20), (5, 20), (6, 20), (7, 20), (8, 20)], None)]
+    #[case::none(&[(11, 0)], None)]
+    #[case::an_older_folder(&[], None)]
+    #[case::a_damaged_folder(&[(1, u64::MAX), (2, u64::MAX)], None)]
+    fn what_stands_out_in_a_run(#[case] by_call: &[(u32, u64)], #[case] expected: Option<(u32, u64)>) {
+        let most = Called(by_call.iter().copied().collect()).most();
+        assert_eq!(most.map(|most| (most.syscall, most.at_least)), expected);
+    }
 
     #[rstest]
     #[case::all(&[(11, 90), (4, 10)], 100, Some((11, 90)))]

@@ -125,10 +125,10 @@ class Siblings(OwnPool):
 
 
 class Nice(Siblings):
-    """It has a low priority, and one process for each CPU has none."""
+    """It has a low priority, and two processes for each CPU have none: strangers of the machine come first, too."""
 
     def __init__(self):
-        self.pool = [Child("indexer", burn) for _ in range(os.cpu_count())]
+        self.pool = [Child("indexer", burn) for _ in range(2 * os.cpu_count())]
         os.nice(15)
 
 
