@@ -104,3 +104,18 @@ fn segments_outlive_the_agent() {
     let explain = ground.command(&["explain"]).word(&whole).finish().expect(1);
     assert!(explain.stderr.contains("segments"), "{}", explain.stderr);
 }
+
+/// A folder that is moved during the run has its rows in the end.
+#[test]
+fn a_folder_that_is_moved() {
+    let Some(ground) = Ground::new("bounded::a_folder_that_is_moved") else { return };
+    let run = ground.run().words(&["--keep", "16MiB"]).program(subject());
+    let run = run.words(&["requests", "300", "1000", "9000"]).spawn();
+    eventually("100 requests", || (ground.book().lines().count() > 100).then_some(()));
+    let moved = ground.path("elsewhere");
+    fs::rename(only_folder(&ground.path("runs")), &moved).expect("the place is ours");
+    run.finish().expect(0);
+    let seen = Seen::read(&moved);
+    assert_eq!(seen.requests.len(), 300, "{:?}", seen.manifest.health.folder_error);
+    assert!(!moved.join("segments").exists());
+}
