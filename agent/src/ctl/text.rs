@@ -44,6 +44,13 @@ pub(super) fn status(status: &Status) -> String {
             ),
         ),
     ];
+    if (f64::MIN_POSITIVE..1.0).contains(&status.kept_part) {
+        let of = (1.0 / status.kept_part).round();
+        lines.push(row(
+            "kept",
+            &format!("1 of {of} requests, and those that are noticed: else the agent takes too much"),
+        ));
+    }
     if !status.losses.is_empty() {
         let lost: Vec<String> = status.losses.iter().map(|(what, count)| format!("{what} {count}")).collect();
         lines.push(row("not seen", &Untrusted::from(lost.join(", ")).to_string()));

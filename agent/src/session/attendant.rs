@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use super::kept::Sampler;
 use crate::{
     analyze::{Live, TailVerdict},
     folder::{RunFolder, Sample},
@@ -24,8 +25,9 @@ pub(crate) struct Resident {
 
 /// Goes along with a folder.
 pub(crate) trait Attendant: Send {
-    /// A request has ended, and is in the folder. `live` knows it already; `verdict` as in [`Live::observe`].
-    fn request(&mut self, request: &Request, live: &Live, verdict: Option<&TailVerdict>);
+    /// A request has ended. `live` knows it already; `verdict` as in [`Live::observe`]. Returns whether it has
+    /// to be kept, chosen or not.
+    fn request(&mut self, request: &Request, live: &Live, verdict: Option<&TailVerdict>) -> bool;
 
     /// A sample of the guest and the agent.
     fn sample(&mut self, sample: &Sample);
@@ -36,8 +38,9 @@ pub(crate) trait Attendant: Send {
     /// Requests that have been open for long.
     fn unfinished(&mut self, all: &AllUnfinished);
 
-    /// Called at least once a second, after the folder was flushed.
-    fn tick(&mut self, folder: &mut RunFolder);
+    /// Called at least once a second, after the folder was flushed. It may change which part of the requests
+    /// is kept.
+    fn tick(&mut self, folder: &mut RunFolder, sampler: &mut Sampler);
 }
 
 /// What was seen of all observed processes together during some seconds.

@@ -22,14 +22,15 @@ const SEGMENTS: &str = "segments";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampler {
     part: f64,
-    /// Requests that were not chosen.
+    /// Requests that were kept, and those that were not.
+    kept: u64,
     left_out: u64,
 }
 
 impl Sampler {
     /// `part` of all requests, more than 0 and at most 1.
     pub(crate) const fn new(part: f64) -> Self {
-        Self { part, left_out: 0 }
+        Self { part, kept: 0, left_out: 0 }
     }
 
     /// Whether rows with this number are kept.
@@ -38,11 +39,20 @@ impl Sampler {
         self.part >= 1.0 || (scattered(root) >> 11) as f64 / ((1_u64 << 53) as f64) < self.part
     }
 
-    /// Whether the rows of this request are kept; counts it if they are not.
-    pub(crate) fn keeps_request(&mut self, root: u64) -> bool {
-        let keeps = self.keeps(root);
-        self.left_out += u64::from(!keeps);
-        keeps
+    /// Counts a request by whether it was kept.
+    pub(crate) fn count(&mut self, is_kept: bool) {
+        self.kept += u64::from(is_kept);
+        self.left_out += u64::from(!is_kept);
+    }
+
+    /// Requests so far: kept, and left out.
+    pub(crate) const fn counts(&self) -> (u64, u64) {
+        (self.kept, self.left_out)
+    }
+
+    /// From now on another part is kept.
+    pub(crate) const fn set(&mut self, part: f64) {
+        self.part = part;
     }
 
     /// What it left out; none if it keeps all.
@@ -124,8 +134,10 @@ impl Bounded {
         let removed = recorder.rows_removed().phases;
         let mut error = recorder.last_error().map(str::to_owned);
         let past = recorder.segments(0, u64::MAX);
-        let mut paths: Vec<PathBuf> = past.iter().map(|segment| segment.path().to_owned()).collect();
-        paths.push(current.path().to_owned());
+        // Somebody may have moved the folder meanwhile.
+        let segments = segments(&whole.current_path());
+        let all = past.iter().map(|segment| segment.path()).chain([current.path()]);
+        let paths: Vec<PathBuf> = all.filter_map(Path::file_name).map(|name| segments.join(name)).collect();
         let mut manifest = current.manifest().clone();
         drop(current);
         let mut clocks = whole.manifest().clocks.clone();
@@ -148,7 +160,7 @@ impl Bounded {
         whole.update_manifest(|before| *before = manifest);
         // What cannot be removed stays, and is no part of the run any more.
         drop((past, recorder));
-        if let Err(wrong) = fs::remove_dir_all(segments(whole.path())) {
+        if let Err(wrong) = fs::remove_dir_all(&segments) {
             error = error.or_else(|| Some(format!("segments cannot be removed: {wrong}")));
         }
         let rows_lost = lost.phases + lost.threads + lost.marks + lost.waits + lost.gpu_work;
@@ -193,14 +205,17 @@ mod tests {
     fn about_the_part_that_was_asked_for_is_chosen() {
         for part in [0.5, 0.1, 0.01] {
             let mut sampler = Sampler::new(part);
-            let kept = (0..100_000_u64).filter(|root| sampler.keeps_request(*root)).count() as f64;
+            (0..100_000_u64).for_each(|root| sampler.count(sampler.keeps(root)));
+            let (kept, left_out) = sampler.counts();
+            assert_eq!(kept + left_out, 100_000);
+            let kept = kept as f64;
             let expected = 100_000.0 * part;
             assert!((kept - expected).abs() < 5.0 * expected.sqrt(), "{part}: {kept}");
             let record = sampler.record().expect("not all are kept");
             assert_eq!(record.sampled_out, 100_000 - kept as u64);
         }
-        let mut all = Sampler::new(1.0);
-        assert!((0..1000).all(|root| all.keeps_request(root)) && all.record().is_none());
+        let all = Sampler::new(1.0);
+        assert!((0..1000).all(|root| all.keeps(root)) && all.record().is_none());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! collector can block the pump. A [`Subject`] defines what is observed and when that ends.
 
 mod arguments;
+mod aside;
 pub(crate) mod attendant;
 pub(crate) mod code;
 pub(crate) mod cost;

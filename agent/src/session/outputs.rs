@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    aside::Aside,
     attendant::Attendant,
     export_thread::{MOST_BYTES, Message},
     kept::{Bounded, Sampler},
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     analyze::{Live, TailVerdict},
     folder::{RunFolder, Sample},
-    phase::{PhaseKind, Request, pairing::Output},
+    phase::{PhaseKind, Request, Wait, pairing::Output},
     platform::{Devices, Groups, Root},
     sinks::{
         otlp::{Exporter, LiveVerdict, WallClock},
@@ -47,6 +48,8 @@ pub(crate) struct Sinks {
     pub(crate) attendant: Option<Box<dyn Attendant>>,
     /// Chooses the requests whose rows and traces are kept.
     pub(crate) sampler: Sampler,
+    /// Waits of requests that were not chosen, until they end.
+    aside: Aside,
     /// The folder that the segments belong to, if there is a budget.
     pub(crate) bounded: Option<Bounded>,
     /// The program marks phases, so its processes are no traces of their own.
@@ -79,6 +82,7 @@ impl Sinks {
             live: Live::new(),
             attendant: None,
             sampler: Sampler::new(1.0),
+            aside: Aside::default(),
             bounded: None,
             marked: false,
             processes: VecDeque::new(),
@@ -147,29 +151,30 @@ impl Sinks {
             }
             Output::Pause(pause) => self.exporter.iter().for_each(|exporter| exporter.pause(pause)),
             // A wait in no request stands for itself.
-            Output::Wait(wait) if !self.sampler.keeps(wait.root.unwrap_or(wait.start_ns)) => {}
-            Output::Wait(mut wait) => {
-                if let Some(io) = &mut wait.io
-                    && let Some(name) = self.devices.name(&io.device)
-                {
-                    io.name = name;
-                }
-                wait.cgroup = wait.cgroup_number.and_then(|number| self.groups.path(number));
-                self.folder.append_wait(&wait);
-                if let Some(exporter) = &self.exporter {
-                    exporter.wait(*wait);
-                }
-            }
+            Output::Wait(wait) => match wait.root {
+                Some(root) if !self.sampler.keeps(root) => self.aside.hold(root, *wait),
+                None if !self.sampler.keeps(wait.start_ns) => {}
+                Some(_) | None => self.wait(*wait),
+            },
+        }
+    }
+
+    fn wait(&mut self, mut wait: Wait) {
+        if let Some(io) = &mut wait.io
+            && let Some(name) = self.devices.name(&io.device)
+        {
+            io.name = name;
+        }
+        wait.cgroup = wait.cgroup_number.and_then(|number| self.groups.path(number));
+        self.folder.append_wait(&wait);
+        if let Some(exporter) = &self.exporter {
+            exporter.wait(wait);
         }
     }
 
     fn request(&mut self, request: Arc<Request>) {
-        let is_process = request.root().kind == PhaseKind::Process;
-        let is_kept = is_process || self.sampler.keeps_request(request.root().id);
-        if is_kept {
+        if request.root().kind == PhaseKind::Process {
             self.folder.append_request(&request);
-        }
-        if is_process {
             if !self.marked && self.processes.len() < PROCESSES {
                 self.processes.push_back(request);
             }
@@ -178,8 +183,16 @@ impl Sinks {
         self.marked = true;
         self.processes.clear();
         let verdict = self.live.observe(&request);
-        if let Some(attendant) = &mut self.attendant {
-            attendant.request(&request, &self.live, verdict.as_ref());
+        let attendant = self.attendant.as_mut();
+        let is_noticed =
+            attendant.is_some_and(|attendant| attendant.request(&request, &self.live, verdict.as_ref()));
+        let root = request.root().id;
+        let held = self.aside.take(root);
+        let is_kept = is_noticed || self.sampler.keeps(root);
+        self.sampler.count(is_kept);
+        if is_kept {
+            held.into_iter().for_each(|wait| self.wait(wait));
+            self.folder.append_request(&request);
         }
         if is_kept && self.exporter.is_some() {
             self.waiting_phases += request.phases.len();
@@ -208,7 +221,7 @@ impl Sinks {
             self.devices.forget();
             self.groups.look_again();
             if let Some(attendant) = &mut self.attendant {
-                attendant.tick(&mut self.folder);
+                attendant.tick(&mut self.folder, &mut self.sampler);
             }
             if let Some(bounded) = &mut self.bounded {
                 bounded.tick(&mut self.folder);

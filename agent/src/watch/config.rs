@@ -5,22 +5,22 @@
 
 use std::{
     fmt,
-    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use guestscope_base::Hint;
-use serde::Deserialize;
 
-use super::{trigger::Trigger, values::Time};
+use super::{
+    tables::{Config, Incidents, Observe, Program, Recorder},
+    trigger::Trigger,
+};
 use crate::{
     guarded,
     phase::{OPEN_REQUESTS, PHASES_PER_REQUEST},
     session::Observation,
     sources::{self, socket::Watched},
     untrusted::{Shown as _, Untrusted},
-    values::Bytes,
 };
 
 /// Most bytes of a configuration.
@@ -29,133 +29,6 @@ const MOST_BYTES: u64 = 1 << 20;
 const MOST: usize = 256;
 /// Fewest bytes that a recorder works with.
 const LEAST_BYTES: u64 = 16 << 20;
-
-/// What a resident agent observes and keeps.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Config {
-    /// Service name of traces, and a part of the names of folders.
-    pub(super) name: String,
-    /// Where everything is kept; for root alone.
-    pub(super) directory: PathBuf,
-    /// The socket of `guestscope ctl`.
-    pub(super) socket: PathBuf,
-    /// Programs that are observed: those that fit any of these.
-    pub(super) programs: Vec<Program>,
-    pub(super) observe: Observe,
-    pub(super) recorder: Recorder,
-    /// What makes an incident.
-    pub(super) triggers: Vec<Trigger>,
-    pub(super) incidents: Incidents,
-    pub(super) metrics: Exposed,
-}
-
-/// Where metrics are given out.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Exposed {
-    /// Address for `GET /metrics`; none: they are not given out.
-    pub(super) listen: Option<SocketAddr>,
-    /// OTLP endpoint to which they are pushed; none: they are not.
-    pub(super) otlp: Option<String>,
-}
-
-/// A choice of programs: all that is given must fit.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Program {
-    /// Pattern for the path of the program's file.
-    pub(super) executable: Option<String>,
-    /// Pattern for the command line, its words separated by spaces.
-    pub(super) command: Option<String>,
-    /// Pattern for the path of the control group; groups below it are included.
-    pub(super) cgroup: Option<String>,
-    /// ID or name of a container, or a prefix of either.
-    pub(super) container: Option<String>,
-    /// A TCP port on which it listens.
-    pub(super) port: Option<u16>,
-}
-
-/// How programs are observed: the options of `attach` of the same meaning.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Observe {
-    /// As `--requests`.
-    pub(super) requests: Vec<String>,
-    /// As `--phase`.
-    pub(super) phases: Vec<String>,
-    /// As `--wait-threshold`.
-    pub(super) wait_threshold: Option<Time>,
-    /// As `--max-threads`.
-    pub(super) max_threads: Option<u32>,
-    /// As `--otlp`.
-    pub(super) otlp: Option<String>,
-    /// As `--btf`.
-    pub(super) btf: Option<PathBuf>,
-}
-
-/// The flight recorder.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Recorder {
-    /// Age at which what was seen is removed.
-    pub(super) window: Time,
-    /// Length of a segment, the unit in which it is removed.
-    pub(super) segment: Time,
-    /// Most bytes on disk.
-    pub(super) keep: Bytes,
-}
-
-/// Incidents, and how many of them.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Incidents {
-    /// What is kept before the begin of what was noticed.
-    pub(super) before: Time,
-    /// What is kept after its end.
-    pub(super) after: Time,
-    /// Most incidents an hour; further ones are counted.
-    pub(super) per_hour: u32,
-    /// For so long, others of the same request and cause are counted instead of kept.
-    pub(super) alike_for: Time,
-    /// Most bytes on disk: the oldest are removed.
-    pub(super) keep: Bytes,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            name: "guest".to_owned(),
-            directory: PathBuf::from("/var/lib/guestscope"),
-            socket: PathBuf::from("/run/guestscope/watch.sock"),
-            programs: Vec::new(),
-            observe: Observe::default(),
-            recorder: Recorder::default(),
-            triggers: Vec::new(),
-            incidents: Incidents::default(),
-            metrics: Exposed::default(),
-        }
-    }
-}
-
-impl Default for Recorder {
-    fn default() -> Self {
-        let (window, segment) = (Duration::from_mins(5), Duration::from_secs(10));
-        Self { window: Time(window), segment: Time(segment), keep: Bytes(1 << 30) }
-    }
-}
-
-impl Default for Incidents {
-    fn default() -> Self {
-        Self {
-            before: Time(Duration::from_secs(20)),
-            after: Time(Duration::from_secs(5)),
-            per_hour: 6,
-            alike_for: Time(Duration::from_mins(10)),
-            keep: Bytes(1 << 30),
-        }
-    }
-}
 
 /// Why a configuration is refused. `Display` gives `what: value`.
 #[derive(Debug, thiserror::Error)]
@@ -235,7 +108,7 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), Wrong> {
-        let Self { name, programs, triggers, recorder, incidents, .. } = self;
+        let Self { name, programs, triggers, recorder, incidents, agent, .. } = self;
         if name.is_empty() {
             return Err(Wrong::new("name: is empty"));
         }
@@ -250,6 +123,9 @@ impl Config {
         }
         programs.iter().try_for_each(Program::check)?;
         triggers.iter().try_for_each(|trigger| trigger.check().map_err(Wrong::new))?;
+        if !(0.1..=100.0).contains(&agent.cpu_percent) {
+            return Err(Wrong::new("agent.cpu_percent: not between 0.1 and 100"));
+        }
         let all = incidents.before.0 + incidents.after.0;
         if recorder.window.0 < all + recorder.segment.0 * 2 {
             return Err(Wrong::new("recorder.window: shorter than an incident and two segments").hint(
@@ -335,6 +211,7 @@ impl Config {
             "an incident has {before} before and {after} after what was noticed; at most {per_hour} an hour and \
              {keep}; alike ones within {alike_for} are counted"
         ));
+        lines.push(format!("may take {} % of the guest's CPU time", self.agent.cpu_percent));
         lines.extend(self.metrics.listen.map(|at| format!("gives metrics out at http://{at}/metrics")));
         let pushed = self.metrics.otlp.as_deref().map(Untrusted::from);
         lines.extend(pushed.map(|at| format!("pushes metrics to {at}")));

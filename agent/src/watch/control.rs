@@ -173,7 +173,7 @@ pub(crate) fn ask(path: &Path, question: Question) -> io::Result<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::{config::Config, shared::List};
+    use crate::watch::{shared::List, tables::Config};
 
     #[test]
     fn questions_are_answered_and_nonsense_is_refused() {

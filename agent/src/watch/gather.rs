@@ -20,7 +20,7 @@ use crate::{
 /// # Errors
 /// No segment can be read, or the folder cannot be made.
 pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, folder::Error> {
-    let Job { record, segments, stretches, unfinished, .. } = job;
+    let Job { record, segments, stretches, unfinished, kept, .. } = job;
     let mut folders = Vec::new();
     let mut problem = None;
     for segment in &segments {
@@ -48,6 +48,9 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, folder::Error> 
         summary.add_waits(into.waits()?)
     });
     problem = problem.or_else(|| evidence.err());
+    if let (Ok(summary), Some(kept)) = (&mut summary, &kept) {
+        summary.weigh(kept.weight());
+    }
     let limits = merged(&stretches);
     let mut cgroup = Cgroup::default();
     facts::limited(&mut cgroup, &limits);
@@ -56,6 +59,7 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, folder::Error> 
         manifest.name = service;
         manifest.end = rfc3339(manifest.wall_ns(record.to_ns));
         manifest.limits_seen = limits;
+        manifest.kept = kept;
         if let Some(CpuQuota { quota_ns, period_ns, group }) = cgroup.cpu {
             (manifest.limits.cpu_quota_ns, manifest.limits.cpu_period_ns) = (Some(quota_ns), Some(period_ns));
             manifest.cpu_quota_group = group;

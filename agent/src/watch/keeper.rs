@@ -17,7 +17,7 @@ use super::{
     shared::{List, Shared},
 };
 use crate::{
-    folder::{IncidentRecord, Segment},
+    folder::{IncidentRecord, KeptRecord, Segment},
     guarded::{self, Directory},
     out,
     phase::AllUnfinished,
@@ -42,6 +42,8 @@ pub(super) struct Job {
     /// Stretches that overlap it, in their order.
     pub(super) stretches: Vec<Stretch>,
     pub(super) unfinished: AllUnfinished,
+    /// The part of its requests that was kept, if not all were.
+    pub(super) kept: Option<KeptRecord>,
 }
 
 enum Work {

@@ -10,6 +10,7 @@ pub(crate) mod control;
 mod error;
 mod flood;
 mod gather;
+mod governor;
 mod keeper;
 mod notify;
 mod numbers;
@@ -18,6 +19,7 @@ mod rate;
 mod recording;
 mod selection;
 pub(crate) mod shared;
+mod tables;
 mod trigger;
 mod unseen;
 mod values;
@@ -36,13 +38,13 @@ use guestscope_kernel::attach::Target;
 use tokio::time::Interval;
 
 use self::{
-    config::Config,
     keeper::Keeper,
     notify::Notify,
     place::Place,
     recording::{Recording, STRETCH},
     selection::Selection,
     shared::{Asked, Shared},
+    tables::Config,
     unseen::Unseen,
 };
 use crate::{
@@ -213,11 +215,12 @@ impl Watching {
                     programs: new.programs,
                     triggers: new.triggers,
                     incidents: new.incidents,
+                    agent: new.agent,
                     ..Config::clone(&before)
                 };
                 self.shared.take_over(kept);
                 out::say(
-                    "configuration read: programs, triggers and incidents are taken over; name, directory, \
+                    "configuration read: programs, triggers, incidents and agent are taken over; name, directory, \
                      socket, observe, recorder and metrics change at the next start\n",
                 );
             }

@@ -48,6 +48,12 @@ fn numbers(status: &Status) -> Vec<Number> {
         ),
         plain("recorder_bytes", "Flight recorder on disk.", Kind::Gauge, status.recorder_bytes as f64),
         plain(
+            "requests_kept_ratio",
+            "Part of the requests whose rows are kept: less than 1 where the agent would take too much CPU time.",
+            Kind::Gauge,
+            status.kept_part,
+        ),
+        plain(
             "rows_lost",
             "Rows of the flight recorder that were not written.",
             Kind::Counter,

@@ -16,11 +16,10 @@ use std::{
 use nix::fcntl::{Flock, FlockArg};
 
 use super::{
-    WatchError,
-    config::Config,
-    control, keeper,
+    WatchError, control, keeper,
     notify::Notify,
     shared::{Shared, Status},
+    tables::Config,
 };
 use crate::untrusted::Shown as _;
 
@@ -61,6 +60,7 @@ impl Place {
         let status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             name: config.name.clone(),
+            kept_part: 1.0,
             ..Status::default()
         };
         let shared = Shared::new(config, status, list);

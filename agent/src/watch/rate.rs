@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::folder::Sample;
 
 /// Samples, one a second, over which a rate is taken.
-const SAMPLES: usize = 10;
+pub(super) const SAMPLES: usize = 10;
 
 /// Counts and the last samples.
 #[derive(Debug, Default)]

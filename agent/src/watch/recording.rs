@@ -7,6 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
     flood::{Bounds, Flood, Kind, Verdict},
+    governor::Governor,
     keeper::{Job, Keeper},
     rate::Rates,
     shared::{Asked, Listed, Shared},
@@ -15,9 +16,13 @@ use super::{
 use crate::{
     analyze::{Live, TailVerdict, compare::latency_ns, request_split},
     clock::ClockPair,
-    folder::{IncidentRecord, Recorder, RunFolder, Sample, rfc3339},
+    folder::{IncidentRecord, KeptRecord, Recorder, RunFolder, Sample, rfc3339},
+    out,
     phase::{AllUnfinished, Request},
-    session::attendant::{Attendant, Stretch},
+    session::{
+        attendant::{Attendant, Stretch},
+        kept::Sampler,
+    },
 };
 
 /// Time after the end of what is kept until it is gathered: rows are in the folder by then, ns.
@@ -31,6 +36,9 @@ const MOST_PENDING: usize = 64;
 /// Most stretches kept: those of 17 minutes. Most limits take 0.3 KB in each.
 const MOST_STRETCHES: usize = 512;
 
+/// Most ticks of which is known how many requests were kept: those of 17 minutes.
+const MOST_TICKS: usize = 1024;
+
 /// The recorder and what it noticed.
 pub(super) struct Recording {
     shared: Arc<Shared>,
@@ -42,6 +50,9 @@ pub(super) struct Recording {
     stretches: VecDeque<Stretch>,
     unfinished: AllUnfinished,
     rates: Rates,
+    governor: Governor,
+    /// Requests that were kept and left out, at the last ticks: CLOCK_MONOTONIC, ns.
+    chosen: VecDeque<(u64, (u64, u64))>,
     /// Triggers of the configuration, and for which one they were taken.
     triggers: Vec<Trigger>,
     /// Whether the list of incidents has changed since it was saved.
@@ -80,6 +91,8 @@ impl Recording {
             stretches: VecDeque::new(),
             unfinished: AllUnfinished::default(),
             rates: Rates::default(),
+            governor: Governor::default(),
+            chosen: VecDeque::new(),
             triggers,
             is_changed: false,
             clock: ClockPair::now(),
@@ -172,6 +185,7 @@ impl Recording {
                 segments: self.recorder.segments(from_ns, to_ns),
                 stretches: self.stretches.iter().filter(is_within).cloned().collect(),
                 unfinished: self.unfinished.clone(),
+                kept: self.kept_within(from_ns, to_ns),
                 record,
             };
             if !self.keeper.keep(job) {
@@ -184,6 +198,38 @@ impl Recording {
             }
         }
         self.is_changed = true;
+    }
+
+    /// Has as many requests kept as the agent's share of the guest's CPU time allows.
+    fn govern(&mut self, sampler: &mut Sampler) {
+        let (_, cpu, _) = self.rates.cost();
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+        let most = self.shared.config().agent.cpu_percent;
+        let used = cpu / cpus * 100.0;
+        if self.governor.look(used, most) {
+            let part = self.governor.part();
+            sampler.set(part);
+            self.shared.status().kept_part = part;
+            let of = (1.0 / part).round();
+            out::say(&format!(
+                "the agent took {used:.2} % of the guest's CPU time, of {most} %: it keeps 1 of {of} requests, and \
+                 those that are noticed\n"
+            ));
+        }
+    }
+
+    /// Which part of the requests of this time was kept; none if all were.
+    fn kept_within(&self, from_ns: u64, to_ns: u64) -> Option<KeptRecord> {
+        let counts_at = |at_ns: u64| {
+            let before = self.chosen.iter().rev().find(|(time_ns, _)| *time_ns <= at_ns);
+            before.or(self.chosen.front()).map_or((0, 0), |(_, counts)| *counts)
+        };
+        let (begin, end) = (counts_at(from_ns), self.chosen.back().filter(|(time_ns, _)| *time_ns <= to_ns));
+        let end = end.map_or_else(|| counts_at(to_ns), |(_, counts)| *counts);
+        let (kept, left_out) = (end.0.saturating_sub(begin.0), end.1.saturating_sub(begin.1));
+        let sample = kept as f64 / (kept + left_out).max(1) as f64;
+        let record = KeptRecord { sample, sampled_out: left_out, ..KeptRecord::default() };
+        (left_out > 0).then_some(record)
     }
 
     fn tell_status(&mut self, folder: &RunFolder) {
@@ -202,7 +248,7 @@ impl Recording {
 }
 
 impl Attendant for Recording {
-    fn request(&mut self, request: &Request, live: &Live, verdict: Option<&TailVerdict>) {
+    fn request(&mut self, request: &Request, live: &Live, verdict: Option<&TailVerdict>) -> bool {
         self.rates.ended();
         self.shared.metrics().observe(request, verdict, self.clock.offset_ns());
         let root = request.root();
@@ -211,7 +257,7 @@ impl Attendant for Recording {
         let split = request_split(request);
         self.shared.window().ended(&root.name, (end_ns, duration_ns), &split, verdict);
         let ended = Ended { name: &root.name, duration_ns, typical_ns: live.typical_ns(request), verdict };
-        let Some(trigger) = trigger::of_request(&self.triggers, &ended) else { return };
+        let Some(trigger) = trigger::of_request(&self.triggers, &ended) else { return false };
         let noticed = Noticed {
             trigger: trigger.to_string(),
             request: root.name.stored().to_owned(),
@@ -221,6 +267,7 @@ impl Attendant for Recording {
             span_ns: (end_ns.saturating_sub(duration_ns), end_ns),
         };
         self.notice(noticed);
+        true
     }
 
     fn sample(&mut self, sample: &Sample) {
@@ -244,7 +291,7 @@ impl Attendant for Recording {
         self.unfinished = all.clone();
     }
 
-    fn tick(&mut self, folder: &mut RunFolder) {
+    fn tick(&mut self, folder: &mut RunFolder, sampler: &mut Sampler) {
         self.triggers = self.shared.config().triggers();
         let now = ClockPair::now();
         self.clock = now;
@@ -253,6 +300,11 @@ impl Attendant for Recording {
                 Asked::Now => self.notice(Noticed::at("asked for".to_owned(), now.monotonic_ns)),
                 Asked::Stretch(from_ns, to_ns) => self.stretch_of(from_ns, to_ns),
             }
+        }
+        self.govern(sampler);
+        self.chosen.push_back((now.monotonic_ns, sampler.counts()));
+        if self.chosen.len() > MOST_TICKS {
+            self.chosen.pop_front();
         }
         self.recorder.tick(folder, now);
         self.gather(folder, now);

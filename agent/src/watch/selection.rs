@@ -15,7 +15,7 @@ use std::{
 use guestscope_base::wildcard;
 use guestscope_kernel::attach::{Choice, Target, Wanted};
 
-use super::{config::Program, shared::Shared};
+use super::{shared::Shared, tables::Program};
 use crate::{guarded, patient, session::possible};
 
 /// First time between two examinations of a process.

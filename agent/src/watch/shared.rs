@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::{config::Config, window::Window};
+use super::{tables::Config, window::Window};
 use crate::sinks::metrics::Metrics;
 
 /// Most incidents that are listed: the last ones.
@@ -62,6 +62,8 @@ pub(crate) struct Status {
     pub(crate) recorder_bytes: u64,
     /// Rows that were not written.
     pub(crate) rows_lost: u64,
+    /// The part of the requests whose rows are kept, so that the agent keeps to its share of CPU time.
+    pub(crate) kept_part: f64,
     /// What was lost or not seen, by what it is, without zeros.
     pub(crate) losses: BTreeMap<String, u64>,
     /// Incidents that were kept, those that were only counted, and those that could not be kept.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use guestscope_base::wildcard;
 use guestscope_kernel::loader::{Loaded, Started};
 
-use super::config::Program;
+use super::tables::Program;
 
 /// What was missed so far.
 #[derive(Debug, Default)]

@@ -64,6 +64,7 @@ mod python_servers;
 mod refusals;
 mod requests;
 mod resident;
+mod resident_faults;
 mod resident_metrics;
 mod running;
 mod situations;

@@ -253,3 +253,36 @@ fn programs_that_end_at_once_are_counted() {
     agent.signal(Signal::SIGTERM);
     agent.finish().expect(0);
 }
+
+/// An agent that may take next to nothing keeps the rows of few requests. What is noticed is kept whole, with its
+/// waits, and everything is counted.
+#[test]
+fn an_agent_keeps_to_its_share_of_the_cpus() {
+    let Some(resident) = Resident::new("resident::an_agent_keeps_to_its_share_of_the_cpus") else { return };
+    resident.configure("*spikes*", &format!("{SLOW}[agent]\ncpu_percent = 0.1\n"));
+    let agent = resident.watch("agent", &[]);
+    let program = resident.program("book");
+    eventually("it keeps fewer", || (resident.ctl("status")["kept_part"].as_f64()? <= 0.25).then_some(()));
+    assert!(resident.said("agent").contains("it keeps 1 of 2 requests, and those that are noticed"));
+    // What was kept until then is older than what an incident has of the time before.
+    resident.wait_for("book", 1200);
+    resident.make_slow("book");
+    let incident = resident.incidents(1).remove(0);
+    let path = incident["folder"].as_str().expect("it was kept").to_owned();
+    let folder = Folder::open(&path).expect("it is a run folder");
+    let kept = folder.manifest().kept.expect("not all was kept");
+    let requests: Vec<_> =
+        folder.requests().expect("it has some").map(|one| one.expect("it is whole")).collect();
+    assert!(kept.sample < 0.4 && kept.sampled_out as usize > requests.len(), "{kept:?}: {}", requests.len());
+    let slow = requests.iter().map(guestscope::phase::Request::root).max_by_key(|root| root.duration_ns);
+    let slow = slow.filter(|root| root.duration_ns >= 400_000_000).expect("the slow one is there");
+    let mut waits = folder.waits().expect("it has some").map(|one| one.expect("it is whole"));
+    assert!(waits.any(|wait| wait.root == Some(slow.id) && wait.duration_ns >= 300_000_000));
+    let done = resident.ground.command(&["explain"]).word(&path).finish().expect(0);
+    assert!(done.stdout.contains("chosen at random"), "{}", done.stdout);
+    let status = resident.ctl("status");
+    assert!(status["requests"].as_u64() >= Some(1200), "{status}");
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
+}
