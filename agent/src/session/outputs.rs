@@ -191,7 +191,9 @@ impl Sinks {
         let is_kept = is_noticed || self.sampler.keeps(root);
         self.sampler.count(is_kept);
         if is_kept {
-            held.into_iter().for_each(|wait| self.wait(wait));
+            for wait in held {
+                self.wait(wait);
+            }
             self.folder.append_request(&request);
         }
         if is_kept && self.exporter.is_some() {

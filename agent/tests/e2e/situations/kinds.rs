@@ -241,12 +241,6 @@ pub(super) const KINDS: &[Kind] = &[
     )
     .with(&["--max-threads", "8"]),
     kind("loop-blocked", &["suspended"], &["rerank"], &["suspended.held"]),
-    // The fork has a CPU to itself: those that it slows down wait for the lock, or for that CPU behind it.
-    kind(
-        "fork-large",
-        &["address_space", "lock", "runq"],
-        &["{forker_tid} (forker)"],
-        &["address_space", "runq.own"],
-    )
-    .never(&["read back from"]),
+    kind("fork-large", &["address_space", "lock"], &["{forker_tid} (forker)"], &["address_space"])
+        .never(&["read back from"]),
 ];

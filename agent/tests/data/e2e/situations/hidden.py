@@ -135,7 +135,8 @@ def loop(ms, is_faulty):
 
 
 def fork_large(ms, is_faulty):
-    """A thread forks a large process: meanwhile nobody else may change the address space."""
+    """A thread forks a large process: meanwhile nobody else may change the address space. It has a CPU of its own:
+    otherwise half of those that it slows down stand in that CPU's queue instead."""
     import guestscope
     from processor import fresh
 
@@ -144,10 +145,12 @@ def fork_large(ms, is_faulty):
     small = fresh(128 << 20)
     reader, writer = os.pipe()
     is_over = []
+    cpus = sorted(os.sched_getaffinity(0))
 
     def forks():
         call_itself("forker")
         facts["forker_tid"] = threading.get_native_id()
+        os.sched_setaffinity(0, cpus[:1])
         while not is_over:
             os.read(reader, 1)
             if not is_faulty:
@@ -161,6 +164,7 @@ def fork_large(ms, is_faulty):
 
     thread = threading.Thread(target=forks, daemon=True)
     thread.start()
+    os.sched_setaffinity(0, cpus[1:] or cpus)
     for number in range(1, 73):
         with guestscope.request("serve", number) as request:
             request.next("prepare")
