@@ -1,5 +1,5 @@
-//! Waits of requests that were not chosen: they are needed if the request turns out to be one to keep, which is
-//! known when it ends.
+//! Waits of requests that were not chosen: they are needed if the request turns out to be one to keep, which
+//! is known when it ends.
 
 use std::collections::{HashMap, VecDeque};
 

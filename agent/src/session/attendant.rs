@@ -25,8 +25,8 @@ pub(crate) struct Resident {
 
 /// Goes along with a folder.
 pub(crate) trait Attendant: Send {
-    /// A request has ended. `live` knows it already; `verdict` as in [`Live::observe`]. Returns whether it has
-    /// to be kept, chosen or not.
+    /// A request has ended. `live` knows it already; `verdict` as in [`Live::observe`]. Returns whether it
+    /// has to be kept, chosen or not.
     fn request(&mut self, request: &Request, live: &Live, verdict: Option<&TailVerdict>) -> bool;
 
     /// A sample of the guest and the agent.

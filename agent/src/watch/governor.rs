@@ -56,8 +56,8 @@ impl Governor {
 mod tests {
     use super::*;
 
-    /// An agent that needs `seeing` for every request and `keeping` for the rows of all of them, in percent of
-    /// the guest. Gives what it uses in the end, and how often it changed its mind.
+    /// An agent that needs `seeing` for every request and `keeping` for the rows of all of them, in percent
+    /// of the guest. Gives what it uses in the end, and how often it changed its mind.
     fn settled(seeing: f64, keeping: f64, seconds: u32) -> (f64, u32) {
         let (mut governor, mut changes) = (Governor::default(), 0);
         let mut last = Vec::new();

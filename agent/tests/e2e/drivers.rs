@@ -114,8 +114,8 @@ fn check_against_the_log(phase: &Phase, line: &Value) {
     let of = |accounts: &[Account]| -> u64 { accounts.iter().map(|one| phase.accounts.get(*one)).sum() };
     let gpu_ns = of(&[Account::Gpu]);
     let not_run_ns = of(&[Account::Runq, Account::Throttled, Account::Fault, Account::BlockIo]);
-    // A thread's own clock leaves out interrupts, which the accounts count as `cpu`: the promise is for each of
-    // the two times, and their difference is small where the driver spins.
+    // A thread's own clock leaves out interrupts, which the accounts count as `cpu`: the promise is for each
+    // of the two times, and their difference is small where the driver spins.
     let off_cpu_ns = inside_ns.saturating_sub(inside_cpu_ns);
     let slack_ns = steal_ns + inside_ns / SLACK_PART;
     assert!(is_least(gpu_ns + not_run_ns, off_cpu_ns, slack_ns), "{}", text());

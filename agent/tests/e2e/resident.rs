@@ -254,8 +254,8 @@ fn programs_that_end_at_once_are_counted() {
     agent.finish().expect(0);
 }
 
-/// An agent that may take next to nothing keeps the rows of few requests. What is noticed is kept whole, with its
-/// waits, and everything is counted.
+/// An agent that may take next to nothing keeps the rows of few requests. What is noticed is kept whole, with
+/// its waits, and everything is counted.
 #[test]
 fn an_agent_keeps_to_its_share_of_the_cpus() {
     let Some(resident) = Resident::new("resident::an_agent_keeps_to_its_share_of_the_cpus") else { return };

@@ -227,10 +227,11 @@ fn reading_ns(phase: &Phase) -> u64 {
     u64::try_from(ns.saturating_mul(read) / (read + written).max(1)).unwrap_or(u64::MAX)
 }
 
-/// Gives an excess of waits for reads what the kernel and the hypervisor did with the CPU meanwhile. A virtual
-/// disk that answers within some 50 us is served on the guest's own CPUs: reads that keep a request for 37 ms
-/// may let its thread wait for 1 ms of it, and are system calls, softirqs and stolen time for the rest. Of
-/// these, not more than the reads were under way beyond the waits; the program's own code keeps its time.
+/// Gives an excess of waits for reads what the kernel and the hypervisor did with the CPU meanwhile. A
+/// virtual disk that answers within some 50 us is served on the guest's own CPUs: reads that keep a request
+/// for 37 ms may let its thread wait for 1 ms of it, and are system calls, softirqs and stolen time for the
+/// rest. Of these, not more than the reads were under way beyond the waits; the program's own code keeps its
+/// time.
 fn give_to_reads(more: &mut Parts<i64>, stolen: &mut i64, overlays: &mut [(Cause, i64)]) {
     let waited = OF_READS.map(|(account, _)| more.accounts[account as usize].max(0));
     let mut left = waited.iter().fold(more.reading, |left, ns| left.saturating_sub(*ns));

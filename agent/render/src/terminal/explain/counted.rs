@@ -45,7 +45,8 @@ pub(super) fn disk(part: &Part) -> Vec<String> {
             duration(device_ns)
         ));
     }
-    // See `give_to_reads` in the model: of the account alone, the excess would be the difference of its times.
+    // See `give_to_reads` in the model: of the account alone, the excess would be the difference of its
+    // times.
     let waited_ns = i128::from(part.ns) - i128::from(part.typical_ns);
     let busy_ns = u64::try_from(i128::from(part.excess_ns) - waited_ns).unwrap_or(0);
     if busy_ns > 0 && ios > 0 {

@@ -75,7 +75,7 @@ fn times_of_many_ios(#[case] queue_ns: u64, #[case] expected: &str) {
     assert!(told.contains(expected), "{told}");
 }
 
-/// Of reads that the kernel was busy with, the excess is more than the waits: how much more is said.
+/// Where the kernel was busy with reads, their excess is more than the waits: how much more is said.
 #[test]
 fn reads_that_kept_the_kernel_busy() {
     let mut requests = slow(Account::BlockIo);
