@@ -2,8 +2,8 @@
 //!
 //! It records the calls and the work of libcuda_stub.so, which says what "ran" (`stub_hook`), as records laid
 //! out as those of CUPTI 12.1. STUB_CUPTI says how it behaves: `refuse:RESULT` (no kind can be enabled),
-//! `taken` (another client is there), `hang` (a flush never returns), `drop` (each buffer but the first is
-//! lost), `crash` (a flush ends the process). Names are those of CUPTI's documentation; nothing is copied
+//! `taken` (another client is there), `hang` (a flush never returns), `drop` (each buffer after the first with
+//! work is lost), `crash` (a flush ends the process). Names are those of CUPTI's documentation; nothing is copied
 //! from NVIDIA's headers.
 
 use std::{
@@ -69,6 +69,7 @@ struct State {
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
+/// Buffers with work that were handed over.
 static BUFFERS: AtomicU64 = AtomicU64::new(0);
 
 fn with<T>(body: impl FnOnce(&mut State) -> T) -> T {
@@ -234,11 +235,12 @@ unsafe fn size(record: *const u8) -> usize {
 /// Fills the client's buffers. Work before the calls that asked for it: CUPTI promises no order.
 fn hand_over(done: &[Done], (request, complete): (Request, Complete)) {
     let (calls, works): (Vec<&Done>, Vec<&Done>) = done.iter().partition(|done| done.kind == 5);
+    let has_work = !works.is_empty();
     let mut records = works.into_iter().chain(calls).map(record).peekable();
     while records.peek().is_some() {
         let (mut buffer, mut bytes, mut most) = (ptr::null_mut(), 0, 0);
         request(&raw mut buffer, &raw mut bytes, &raw mut most);
-        let is_lost = behaviour() == "drop" && BUFFERS.fetch_add(1, Relaxed) > 0;
+        let is_lost = behaviour() == "drop" && BUFFERS.load(Relaxed) > 0;
         if buffer.is_null() || is_lost {
             let lost = records.by_ref().count();
             with(|state| state.dropped += lost);
@@ -254,6 +256,8 @@ fn hand_over(done: &[Done], (request, complete): (Request, Complete)) {
             used += record.len();
         }
         complete(ptr::null_mut(), 0, buffer, bytes, used);
+        // The first time may be between a call and the end of its work.
+        BUFFERS.fetch_add(u64::from(has_work), Relaxed);
     }
 }
 
