@@ -47,6 +47,8 @@ class Machine:
 
     def __init__(self, asked, folder):
         self.asked, self.folder = asked, folder
+        # Requests of each run.
+        self.requests = 40 if asked.quick else 100
         self.environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
         if asked.library:
             self.environment["GUESTSCOPE_LIBRARY"] = asked.library
@@ -104,7 +106,7 @@ def phase(summary, name):
 
 def waiting(rows, machine, name, *how):
     """The phase that waits is all GPU, and as long as the program says."""
-    summary, logged = machine.observed("serve", 128, 100, *how)
+    summary, logged = machine.observed("serve", 128, machine.requests, *how)
     row = phase(summary, "sync")
     total_ns = row["duration"]["sum_ns"]
     gpu_ns = row["time"]["gpu_ns"] + row["overlay"]["cpu.gpu_ns"]
@@ -123,14 +125,15 @@ def waiting(rows, machine, name, *how):
 
 
 def launching(rows, machine):
-    summary, _ = machine.observed("serve", 1, 400, card="idle")
+    # For 3 s: how busy a card is, is said from ten readings on, five of them a second.
+    summary, _ = machine.observed("serve", 1, 600, card="idle")
     found = group(summary).get("gpu_waits_for") or {}
     text = found.get("text", "nothing")
     rows.add("batch 1", "launch-bound is said", text[:60], found.get("by") == "launch")
 
 
 def sharing(rows, machine):
-    alone, _ = machine.observed("serve", 128, 100)
+    alone, _ = machine.observed("serve", 128, machine.requests)
     told = [one["text"] for one in group(alone).get("limits", []) if one["kind"] == "gpu.shared"]
     rows.add("one process", "no other is named", told[0][:60] if told else "none", not told)
     other = machine.neighbour()
@@ -139,7 +142,7 @@ def sharing(rows, machine):
         end = time.monotonic() + PATIENCE
         while not os.path.exists(os.path.join(machine.folder, "other.json")) and time.monotonic() < end:
             time.sleep(0.1)
-        summary, _ = machine.observed("serve", 128, 100, card="shared")
+        summary, _ = machine.observed("serve", 128, machine.requests, card="shared")
     finally:
         other.kill()
         other.wait()
@@ -161,7 +164,7 @@ def cost_of_calls(rows, machine, rounds, calls):
 
 def recording(rows, machine):
     """The kernels of a phase are as long as CUDA's events say."""
-    summary, logged = machine.observed("serve", 128, 100, windows="always")
+    summary, logged = machine.observed("serve", 128, machine.requests, windows="always")
     told = (summary.get("gpu_work") or {}).get("phases", [])
     row = next((row for row in told if row["name"] == "inference" and row["count"] > 0), None)
     must = "device's events within 2 %"
@@ -219,7 +222,7 @@ def arguments():
     parser.add_argument("--stub")
     parser.add_argument("--nvml")
     parser.add_argument("--cupti", help="libcupti.so, if the loader does not find it")
-    parser.add_argument("--quick", action="store_true", help="measure costs once and for a moment")
+    parser.add_argument("--quick", action="store_true", help="fewer requests, and costs once and for a moment")
     return parser.parse_args()
 
 

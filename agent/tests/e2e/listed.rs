@@ -41,6 +41,9 @@ const EXTRAS: [(&str, &[&str]); 9] = [
 /// Kinds of stalls that need two CPUs.
 const TWO_CPUS: [&str; 3] = ["stall bounce", "stall helper-late", "stall spin-openmp"];
 
+/// Why rows of GPUs are not run.
+const NO_GPU: &str = "no NVIDIA GPU here";
+
 /// Requests in which h2o rows read their flights before the first step, as `h2o parse` does.
 const LOAD: &str = "load";
 /// Requests in which missing flights are written to the cache, as `h2o generate` does.
@@ -115,7 +118,9 @@ fn judge(test: &str, kinds: &[&str]) {
     for row in rows {
         let own = format!("{test}, {}", row.name);
         if let Some(lacks) = lacks(&row.name) {
-            skipped(&own, lacks);
+            // What needs a GPU may be skipped, also in CI.
+            let begin = if lacks == NO_GPU { "gpu: " } else { "" };
+            skipped(&format!("{begin}{own}"), lacks);
             continue;
         }
         for attempt in 1..=coverage::ATTEMPTS {
@@ -181,7 +186,7 @@ fn stopper() -> OsString {
 fn lacks(name: &str) -> Option<&'static str> {
     let has_one_cpu = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
     if name.starts_with("stall gpu-") && !Path::new("/dev/nvidia0").exists() {
-        return Some("no NVIDIA GPU here");
+        return Some(NO_GPU);
     }
     (has_one_cpu && TWO_CPUS.contains(&name)).then_some("one CPU only")
 }
