@@ -9,7 +9,7 @@ pub mod html;
 mod looks;
 pub mod terminal;
 
-use guestscope_base::{json, untrusted};
+use guestscope_base::{json, privileges, untrusted};
 use guestscope_folder as run;
 #[cfg(test)]
 use guestscope_kernel::facts;

@@ -16,6 +16,7 @@ use crate::{
     health::{Fidelity, Outcome, Verdict},
     loader::{self, LoadError, LoadOptions, Loaded},
     platform::{Guest, Root},
+    privileges,
     probes::FAMILIES,
     procfs::{self, Procfs},
     restore,
@@ -68,7 +69,8 @@ pub fn run(arguments: &DoctorArguments) -> Result<i32, DoctorError> {
     let signs = restore::find(&Root::system()).into();
     let gpu = gpu::find(&Root::system()).map(|driver| (driver.evidence.clone(), gpu::look(&driver)));
     let sources = sources::possible(&|name| std::env::var_os(name));
-    let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks, sources, signs, gpu };
+    let layers = privileges::layers();
+    let doctor = Doctor { version, guest: Guest::here(), fidelity, hooks, sources, signs, layers, gpu };
     let text = if arguments.json {
         terminal::render_doctor_json(&doctor)
     } else {

@@ -30,6 +30,8 @@ const PR_CAP_AMBIENT: i32 = 47;
 const PR_CAP_AMBIENT_CLEAR_ALL: libc::c_ulong = 4;
 
 const PROBES: [u32; 5] = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF];
+/// Their names, in the same order.
+const NAMES: [&str; 5] = ["CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYS_ADMIN", "CAP_PERFMON", "CAP_BPF"];
 
 /// Root is a user like others from here on: its number alone gives no program a capability, no ambient one
 /// can be raised, and none of this can be undone. See linux/securebits.h.
@@ -85,6 +87,13 @@ fn permitted() -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(u64::from(sets[0].permitted) | u64::from(sets[1].permitted) << 32)
+}
+
+/// Names of the capabilities that probes need and this thread lacks.
+pub(super) fn missing_for_probes() -> io::Result<Vec<&'static str>> {
+    let had = permitted()?;
+    let named = PROBES.into_iter().zip(NAMES);
+    Ok(named.filter(|(capability, _)| had >> capability & 1 == 0).map(|(_, name)| name).collect())
 }
 
 /// Leaves this thread these capabilities and no others.

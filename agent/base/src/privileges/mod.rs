@@ -10,6 +10,7 @@ mod calls;
 mod capabilities;
 mod filter;
 mod landlock;
+mod layers;
 
 use std::io;
 
@@ -19,6 +20,7 @@ pub use self::{
     capabilities::{Work, become_nobody, drop_all, drop_unneeded, keep_signals},
     filter::{About, only_what_is_used},
     landlock::change_only_below,
+    layers::{Layer, layers},
 };
 
 /// Called first of all: no core dump in the directory where the agent was started, and no debugger of another

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use crate::{
     health::{Fidelity, Outcome, Verdict},
     platform::Guest,
+    privileges::Layer,
     restore::{RestoreSource, State},
     run::GpuRecord,
     sources::Report,
@@ -37,6 +38,8 @@ pub struct Doctor {
     pub sources: Vec<Report>,
     /// Sources that detect restores and moves.
     pub signs: Vec<RestoreSource>,
+    /// What the agent can give up here.
+    pub layers: Vec<Layer>,
     /// Evidence of an NVIDIA driver, and its devices or why it does not list them.
     pub gpu: Option<(String, Result<GpuRecord, String>)>,
 }
@@ -61,6 +64,8 @@ pub fn render_doctor(doctor: &Doctor, style: Style) -> String {
     sources::possible(&mut page, &doctor.sources);
     page.blank();
     render_signs(&mut page, &doctor.signs);
+    page.blank();
+    render_layers(&mut page, &doctor.layers);
     page.blank();
     render_evidence(&mut page, guest);
     page.blank();
@@ -146,6 +151,27 @@ fn render_signs(page: &mut Page, signs: &[RestoreSource]) {
             let hint = format!("hint: {}", page.safe(remedy));
             page.wrapped(&[], indent, words(&hint, Emphasis::Warning));
         }
+    }
+}
+
+/// What keeps an agent that was taken over from doing harm.
+fn render_layers(page: &mut Page, layers: &[Layer]) {
+    let columns = layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0).max("limit".len());
+    let indent = columns + 2 + "present".len() + 2;
+    let head = format!("{}  present  what it means for the agent", left("limit", columns));
+    page.line(&[Piece::new(head, Emphasis::Faint)]);
+    for layer in layers {
+        let name = format!("{}  ", left(layer.name, columns));
+        let state = if layer.is_there {
+            Piece::new("yes", Emphasis::Good)
+        } else {
+            Piece::new("no", Emphasis::Warning)
+        };
+        page.wrapped(
+            &[Piece::from(name), state],
+            indent,
+            words(&page.safe(&layer.consequence), Emphasis::None),
+        );
     }
 }
 

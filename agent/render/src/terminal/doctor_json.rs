@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::{restore::RestoreSource, run::GpuRecord};
+use crate::{privileges::Layer, restore::RestoreSource, run::GpuRecord};
 
 use super::{
     doctor::Doctor,
@@ -34,6 +34,7 @@ struct DoctorJson<'a> {
     hooks: Vec<HookJson<'a>>,
     sources: Vec<SourceJson>,
     signs: Vec<SignJson<'a>>,
+    layers: Vec<LayerJson<'a>>,
     gpu: Option<GpuJson<'a>>,
     evidence: Vec<EvidenceJson<'a>>,
 }
@@ -52,6 +53,13 @@ struct SignJson<'a> {
     state: &'static str,
     consequence: &'a str,
     remedy: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct LayerJson<'a> {
+    name: &'static str,
+    is_there: bool,
+    consequence: &'a str,
 }
 
 #[derive(Serialize)]
@@ -93,9 +101,14 @@ fn sign(sign: &RestoreSource) -> SignJson<'_> {
     SignJson { source: source.name(), state: state.name(), consequence, remedy: remedy.as_deref() }
 }
 
+fn layer(layer: &Layer) -> LayerJson<'_> {
+    let Layer { name, is_there, consequence } = layer;
+    LayerJson { name, is_there: *is_there, consequence }
+}
+
 /// The doctor's findings as one JSON object, with a line end.
 pub fn render_doctor_json(doctor: &Doctor) -> String {
-    let Doctor { version, guest, fidelity, hooks, sources, signs, gpu } = doctor;
+    let Doctor { version, guest, fidelity, hooks, sources, signs, layers, gpu } = doctor;
     let (cores, cgroup, host) = (&guest.cores, &guest.cgroup, &guest.host);
     let evidence = guest.evidence.iter().map(|one| EvidenceJson {
         about: one.about.name(),
@@ -144,6 +157,7 @@ pub fn render_doctor_json(doctor: &Doctor) -> String {
         hooks: hooks.iter().map(hook).collect(),
         sources: super::sources::json(sources),
         signs: signs.iter().map(sign).collect(),
+        layers: layers.iter().map(layer).collect(),
         gpu: gpu.as_ref().map(|(source, told)| GpuJson {
             source,
             record: told.as_ref().ok(),

@@ -9,6 +9,7 @@ use crate::{
     health::{AgentCost, ExportHealth, Fidelity, Health, KernelLosses, Outcome, Verdict},
     phase::{Made, PairingLosses, Request, RestoredBy},
     platform::{Cpuid, Guest, Root, Subject},
+    privileges::Layer,
     restore::{RestoreSource, State},
     run::GpuRecord,
     sources::{Kind, Report},
@@ -185,6 +186,7 @@ pub(super) fn doctor(name: &str, hooks: Vec<Verdict>) -> Doctor {
         hooks,
         sources: sources(),
         signs: signs(),
+        layers: layers(),
         gpu: None,
     }
 }
@@ -203,6 +205,16 @@ pub(in crate::terminal) fn without_escapes(text: &str) -> String {
     }
     // Spaces at the end of a coloured line stand before its last escape.
     plain.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+/// One limit that is possible, and one that is not.
+fn layers() -> Vec<Layer> {
+    let layer =
+        |name, is_there, consequence: &str| Layer { name, is_there, consequence: consequence.to_owned() };
+    vec![
+        layer("seccomp", true, "no thread can start a program"),
+        layer("landlock", false, "this kernel has none, or it is off"),
+    ]
 }
 
 /// Two sources that a program can have, and one that another tool holds.
