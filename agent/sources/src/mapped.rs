@@ -20,7 +20,10 @@ use crate::{
     driver::Drivers,
     function::Functions,
     guarded,
-    loader::{Marks, marks::MarkError},
+    loader::{
+        Marks,
+        marks::{MarkError, MarkedFiles},
+    },
     probes::phase::MarkerError,
     tasks::{self, Map, Stat},
     untrusted::{Shown as _, Untrusted},
@@ -109,6 +112,20 @@ pub fn look(
         problems.push(Problem { text, is_ours: false });
     }
     Ok(Looked { spin, problems })
+}
+
+/// Whether a process has mapped a file with the marker executable. The process can make this wait for ever.
+pub fn is_marked(pid: i32, known: &MarkedFiles) -> bool {
+    let Ok((maps, _)) = tasks::maps(pid) else { return false };
+    let files: Vec<Map> = maps.into_iter().filter(|map| map.is_code && map.path.is_some()).collect();
+    let mut is_marked = false;
+    within(LOOK, files, |map| {
+        let Some(path) = &map.path else { return true };
+        let found = open(pid, &map, path.strip_prefix("/").unwrap_or(path));
+        is_marked = found.is_ok_and(|file| known.has(&file).unwrap_or(false));
+        !is_marked
+    });
+    is_marked
 }
 
 /// Calls `each` on the things until it returns false, and for at most this long. Returns how many were left

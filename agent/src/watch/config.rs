@@ -114,7 +114,7 @@ impl Config {
         }
         if programs.is_empty() {
             return Err(Wrong::new("selects no program").hint(
-                "add a table [[programs]] with executable, command, cgroup, container or port; \
+                "add a table [[programs]] with executable, command, cgroup, container, port or marked; \
                  `command = \"*\"` selects all",
             ));
         }
@@ -222,9 +222,9 @@ impl Config {
 impl Program {
     fn check(&self) -> Result<(), Wrong> {
         let texts = [&self.executable, &self.command, &self.cgroup, &self.container];
-        if self.port.is_none() && texts.iter().all(|text| text.is_none()) {
+        if self.port.is_none() && !self.marked && texts.iter().all(|text| text.is_none()) {
             return Err(Wrong::new(
-                "programs: a table without any of executable, command, cgroup, container, port",
+                "programs: a table without any of executable, command, cgroup, container, port, marked",
             ));
         }
         if texts.into_iter().flatten().any(String::is_empty) || self.port == Some(0) {
@@ -245,8 +245,9 @@ impl fmt::Display for Program {
             ("port", &port),
         ];
         let given = parts.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
-        let words: Vec<String> =
+        let mut words: Vec<String> =
             given.map(|(key, value)| format!("{key} {}", Untrusted::from(value.as_str()))).collect();
+        words.extend(self.marked.then(|| "marks phases".to_owned()));
         formatter.write_str(&words.join(", "))
     }
 }

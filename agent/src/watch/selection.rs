@@ -16,7 +16,7 @@ use guestscope_base::wildcard;
 use guestscope_kernel::attach::{Choice, Target, Wanted};
 
 use super::{shared::Shared, tables::Program};
-use crate::{guarded, patient, session::possible};
+use crate::{guarded, loader::marks::MarkedFiles, patient, session::possible, sources::mapped};
 
 /// First time between two examinations of a process.
 const FIRST: Duration = Duration::from_secs(1);
@@ -38,6 +38,8 @@ pub(super) struct Selection {
     programs: Arc<Vec<Program>>,
     seen: HashMap<u32, Seen>,
     containers: Vec<Container>,
+    /// Files that were looked at for the marker.
+    marked: Arc<MarkedFiles>,
 }
 
 /// What is known of a process.
@@ -65,8 +67,13 @@ impl std::fmt::Debug for Selection {
 
 impl Selection {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let mut selection =
-            Self { shared, programs: Arc::default(), seen: HashMap::new(), containers: Vec::new() };
+        let mut selection = Self {
+            shared,
+            programs: Arc::default(),
+            seen: HashMap::new(),
+            containers: Vec::new(),
+            marked: Arc::default(),
+        };
         selection.take_over();
         selection
     }
@@ -125,9 +132,10 @@ impl Choice for Selection {
         let due = self.due(&there, now);
         if !due.is_empty() {
             let contained = self.contained();
-            let (programs, asked) = (Arc::clone(&self.programs), due.clone());
+            let (programs, marked) = (Arc::clone(&self.programs), Arc::clone(&self.marked));
+            let asked = due.clone();
             let examined = patient::answer(LIMIT, move || {
-                let fits = |pid: &u32| is_chosen(*pid, &programs, &contained);
+                let fits = |pid: &u32| is_chosen(*pid, &programs, &contained, &marked);
                 asked.into_iter().filter(fits).collect::<HashSet<u32>>()
             });
             for pid in due {
@@ -148,10 +156,15 @@ fn numbers() -> HashSet<u32> {
 }
 
 /// Whether a process fits any of these.
-fn is_chosen(pid: u32, programs: &[Program], contained: &HashMap<String, HashSet<u32>>) -> bool {
+fn is_chosen(
+    pid: u32,
+    programs: &[Program],
+    contained: &HashMap<String, HashSet<u32>>,
+    marked: &MarkedFiles,
+) -> bool {
     // A kernel thread has no program.
     let Ok(executable) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return false };
-    let (mut command, mut groups, mut ports) = (None, None, None);
+    let (mut command, mut groups, mut ports, mut is_marked) = (None, None, None, None);
     programs.iter().any(|program| {
         let is_file = |pattern: &String| wildcard::matches(pattern, executable.as_os_str().as_bytes());
         let mut is_command =
@@ -169,6 +182,8 @@ fn is_chosen(pid: u32, programs: &[Program], contained: &HashMap<String, HashSet
             && program.command.as_ref().is_none_or(&mut is_command)
             && program.cgroup.as_ref().is_none_or(&mut is_group)
             && program.port.is_none_or(&mut is_port)
+            // Last: it reads the maps, and each new file among them.
+            && (!program.marked || *is_marked.get_or_insert_with(|| mapped::is_marked(pid.cast_signed(), marked)))
     })
 }
 
@@ -216,11 +231,12 @@ mod tests {
     fn a_process_is_chosen_by_all_that_is_given() {
         let own = std::process::id();
         let program = |text: &str| -> Vec<Program> { vec![toml::from_str(text).expect("it is a table")] };
-        let fits = |text: &str| is_chosen(own, &program(text), &HashMap::new());
+        let fits = |text: &str| is_chosen(own, &program(text), &HashMap::new(), &MarkedFiles::default());
         assert!(fits("executable = '*'"));
         assert!(fits("executable = '*deps*'\ncommand = '*'"));
         assert!(!fits("executable = '*deps*'\ncommand = 'no such command'"));
         assert!(!fits("container = 'web'"));
+        assert!(!fits("marked = true"));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it has one").port();
         assert!(fits(&format!("port = {port}")));

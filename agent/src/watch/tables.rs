@@ -60,6 +60,8 @@ pub(super) struct Program {
     pub(super) container: Option<String>,
     /// A TCP port on which it listens.
     pub(super) port: Option<u16>,
+    /// It has mapped a file that carries the marker.
+    pub(super) marked: bool,
 }
 
 /// How programs are observed: the options of `attach` of the same meaning.

@@ -37,8 +37,8 @@ impl Unseen {
 
 /// Whether the path alone tells that this program is meant.
 fn is_by_path(program: &Program, file: &[u8]) -> bool {
-    let Program { executable, command, cgroup, container, port } = program;
-    let is_alone = command.is_none() && cgroup.is_none() && container.is_none() && port.is_none();
+    let Program { executable, command, cgroup, container, port, marked } = program;
+    let is_alone = command.is_none() && cgroup.is_none() && container.is_none() && port.is_none() && !marked;
     is_alone && executable.as_ref().is_some_and(|pattern| wildcard::matches(pattern, file))
 }
 
@@ -53,6 +53,7 @@ mod tests {
     #[case("executable = '*/true'", "/usr/bin/true", true)]
     #[case("executable = '/usr/bin/*'", "/bin/true", false)]
     #[case("executable = '/usr/bin/*'\nport = 80", "/usr/bin/true", false)]
+    #[case("executable = '/usr/bin/*'\nmarked = true", "/usr/bin/true", false)]
     #[case("command = '*true*'", "/usr/bin/true", false)]
     fn only_what_the_path_alone_tells_is_counted(#[case] rule: &str, #[case] file: &str, #[case] is: bool) {
         let program: Program = toml::from_str(rule).expect("it is a table");

@@ -5,7 +5,7 @@
 //! loaded object.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs::{File, Metadata},
     io,
     os::{
@@ -63,16 +63,16 @@ impl MarkError {
 /// A file's device and inode, which stay its own as long as a probe is in it.
 type Number = (u64, u64);
 
-/// A file without a marker, as long as it is unchanged. Its inode may be reused a moment later, for a file
-/// with another time of change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Unmarked {
+/// A file as long as it is unchanged. Its inode may be reused a moment later, for a file with another time of
+/// change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Unchanged {
     number: Number,
     changed: (i64, i64),
     bytes: u64,
 }
 
-impl Unmarked {
+impl Unchanged {
     fn of(metadata: &Metadata) -> Self {
         let number = (metadata.dev(), metadata.ino());
         Self { number, changed: (metadata.ctime(), metadata.ctime_nsec()), bytes: metadata.size() }
@@ -84,7 +84,49 @@ struct Files {
     marked: HashSet<Number>,
     /// The probes, removed with their descriptors.
     probes: Vec<OwnedFd>,
-    unmarked: HashSet<Unmarked>,
+    unmarked: HashSet<Unchanged>,
+}
+
+/// Which files carry the marker, without a probe in any.
+#[derive(Debug, Default)]
+pub struct MarkedFiles(Mutex<HashMap<Unchanged, bool>>);
+
+impl MarkedFiles {
+    /// Whether a file carries the marker. `found` was opened with `O_PATH`.
+    ///
+    /// # Errors
+    /// It cannot be read, or its marker is damaged.
+    pub fn has(&self, found: &File) -> Result<bool, MarkError> {
+        let metadata = found.metadata()?;
+        let file = Unchanged::of(&metadata);
+        let files = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !metadata.is_file() {
+            return Ok(false);
+        }
+        if let Some(is_marked) = files().get(&file) {
+            return Ok(*is_marked);
+        }
+        let is_marked = offset(found)?.is_some();
+        let mut files = files();
+        if files.len() >= MOST_OTHERS {
+            files.clear();
+        }
+        files.insert(file, is_marked);
+        Ok(is_marked)
+    }
+}
+
+/// The offset of the marker in a file that was opened with `O_PATH`.
+fn offset(found: &File) -> Result<Option<u64>, MarkerError> {
+    let path = path(found);
+    let file =
+        guarded::open_found(found).map_err(|source| MarkerError::Read { path: path.clone(), source })?;
+    phase::find_in(file, path.as_ref())
+}
+
+/// A path to a file that is open here.
+fn path(found: &File) -> String {
+    format!("/proc/self/fd/{}", found.as_raw_fd())
 }
 
 /// The probe, and the files with it.
@@ -120,16 +162,13 @@ impl Marks {
     /// It cannot be read, its marker is damaged, or the kernel refuses the probe.
     pub fn attach(&self, found: &File) -> Result<bool, MarkError> {
         let metadata = found.metadata()?;
-        let unmarked = Unmarked::of(&metadata);
+        let unmarked = Unchanged::of(&metadata);
         let is_known =
             |files: &Files| files.marked.contains(&unmarked.number) || files.unmarked.contains(&unmarked);
         if !metadata.is_file() || is_known(&self.files()) {
             return Ok(false);
         }
-        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let read_error = |source| MarkerError::Read { path: path.clone(), source };
-        let file = guarded::open_found(found).map_err(read_error)?;
-        let Some(offset) = phase::find_in(file, path.as_ref())? else {
+        let Some(offset) = offset(found)? else {
             let mut files = self.files();
             if files.unmarked.len() >= MOST_OTHERS {
                 files.unmarked.clear();
@@ -152,7 +191,7 @@ impl Marks {
             }
         }
         let spot = Spot { offset, ..Spot::default() };
-        match uprobe::open(self.kind, &path, spot, self.program.as_fd(), None) {
+        match uprobe::open(self.kind, &path(found), spot, self.program.as_fd(), None) {
             Ok(probe) => {
                 self.files().probes.push(probe);
                 Ok(true)
