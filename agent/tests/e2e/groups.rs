@@ -24,20 +24,20 @@ impl Group {
         Self::in_one_of(test, below, hierarchies.map(|(at, ..)| at))
     }
 
-    /// In the hierarchy that has the CPU controller: version 1 if it does, else version 2.
-    pub(crate) fn of_cpu_time(test: &str, below: &str) -> Option<Self> {
+    /// In the hierarchy that has this controller (`cpu`, `memory`): version 1 if it does, else version 2.
+    pub(crate) fn with(controller: &str, test: &str, below: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").expect("/proc is mounted");
         let all: Vec<_> = mounts.lines().filter_map(hierarchy).collect();
         let old = all
             .iter()
-            .find(|(_, kind, options)| *kind == "cgroup" && options.split(',').any(|one| one == "cpu"));
+            .find(|(_, kind, options)| *kind == "cgroup" && options.split(',').any(|one| one == controller));
         let one = old.or_else(|| all.iter().find(|(_, kind, _)| *kind == "cgroup2"));
         let mut group = Self::in_one_of(test, "", one.map(|(at, ..)| *at).into_iter())?;
         if old.is_none() {
-            // In version 2 the parent has to enable the CPU controller for its children.
+            // In version 2 the parent has to enable a controller for its children.
             let mount = group.home.parent().expect("it lies in a mount");
             for above in [mount, &group.home] {
-                fs::write(above.join("cgroup.subtree_control"), "+cpu").expect("root may");
+                fs::write(above.join("cgroup.subtree_control"), format!("+{controller}")).expect("root may");
             }
         }
         group.directory = group.home.join(below);

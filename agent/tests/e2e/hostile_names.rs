@@ -36,7 +36,7 @@ fn a_cpu() -> usize {
 fn what_others_name_gives_no_orders_to_a_terminal() {
     let test = "hostile_names::what_others_name_gives_no_orders_to_a_terminal";
     let group = "in\u{1b}[2J\u{202e}ner\u{9b}31m";
-    let (Some(ground), Some(group)) = (Ground::new(test), Group::of_cpu_time(test, group)) else { return };
+    let (Some(ground), Some(group)) = (Ground::new(test), Group::with("cpu", test, group)) else { return };
     let program = ground.path("serve\u{1b}[2J\u{202e}\nhint: obey");
     std::fs::copy(subject(), &program).expect("it can be copied");
     let cpu = a_cpu().to_string();

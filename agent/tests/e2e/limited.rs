@@ -25,7 +25,7 @@ fn set_quota(group: &Path, quota_us: u32) -> &'static str {
 
 /// Requests of 5 ms on a CPU, in the inner one of two groups, of which the outer one has a quota.
 fn with_quota(test: &str, quota_us: u32) -> Option<(Done, String, &'static str)> {
-    let (ground, group) = (Ground::new(test)?, Group::of_cpu_time(test, "outer/inner")?);
+    let (ground, group) = (Ground::new(test)?, Group::with("cpu", test, "outer/inner")?);
     let outer = group.directory().parent().expect("it is below another");
     let file = set_quota(outer, quota_us);
     let enter = format!("echo 0 > '{}/cgroup.procs' && exec \"$@\"", group.directory().display());

@@ -76,4 +76,5 @@ mod truth;
 mod under_sudo;
 mod unprivileged;
 mod waits;
+mod watching;
 mod whereabouts;

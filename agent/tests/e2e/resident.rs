@@ -7,99 +7,10 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::{
-    ground::{Ground, eventually, subject},
-    running::{Running, Start},
+    ground::eventually,
+    running::Start,
+    watching::{Resident, SLOW},
 };
-
-/// A resident agent's place in a test's folder.
-pub(crate) struct Resident {
-    pub(crate) ground: Ground,
-}
-
-impl Resident {
-    pub(crate) fn new(test: &str) -> Option<Self> {
-        Ground::new(test).map(|ground| Self { ground })
-    }
-
-    /// Writes the configuration: the subject is selected by `command`.
-    pub(crate) fn configure(&self, command: &str, more: &str) {
-        let (directory, socket) = (self.ground.path("watch"), self.ground.path("watch.sock"));
-        let text = format!(
-            "name = 'test'\ndirectory = '{}'\nsocket = '{}'\n\
-             [[programs]]\nexecutable = '{}'\ncommand = '{command}'\n\
-             [recorder]\nsegment = '1s'\nwindow = '2m'\n{more}",
-            directory.display(),
-            socket.display(),
-            subject().display()
-        );
-        fs::write(self.ground.path("watch.toml"), text).expect("the folder is ours");
-    }
-
-    fn agent(&self, name: &str, options: &[&str]) -> Start {
-        let file =
-            |end: &str| fs::File::create(self.ground.path(&format!("{name}.{end}"))).expect("it is ours");
-        let start = self.ground.command(&["watch", "--config"]).word(self.ground.path("watch.toml"));
-        start.words(options).stdout(file("out")).stderr(file("err"))
-    }
-
-    /// Starts the agent, and waits until it watches.
-    pub(crate) fn watch(&self, name: &str, options: &[&str]) -> Running {
-        let running = self.agent(name, options).spawn();
-        eventually("it watches", || self.said(name).contains("watching: ").then_some(()));
-        running
-    }
-
-    fn said(&self, name: &str) -> String {
-        fs::read_to_string(self.ground.path(&format!("{name}.err"))).unwrap_or_default()
-    }
-
-    pub(crate) fn ctl(&self, what: &str) -> Value {
-        let socket = self.ground.path("watch.sock");
-        let done = self.ground.command(&["ctl", what, "--json", "--socket"]).word(socket).finish().expect(0);
-        serde_json::from_str(&done.stdout).expect("it is JSON")
-    }
-
-    /// The subject of slow requests; its notes go to a file of this name.
-    pub(crate) fn program(&self, book: &str) -> Running {
-        let program = Start::new(&self.ground.path(""), &subject()).words(&["spikes"]);
-        let program = program.word(self.ground.path(&format!("{book}.slow")));
-        let book = self.ground.path(book);
-        program.environment("E2E_BOOK", book).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
-    }
-
-    fn requests(&self, book: &str) -> usize {
-        fs::read_to_string(self.ground.path(book)).map_or(0, |text| text.lines().count())
-    }
-
-    /// Waits for so many further requests.
-    fn wait_for(&self, book: &str, more: usize) {
-        let before = self.requests(book);
-        eventually("requests", || (self.requests(book) >= before + more).then_some(()));
-    }
-
-    /// Waits until the agent has seen so many requests.
-    pub(crate) fn wait_until_seen(&self, requests: u64) {
-        eventually("seen", || (self.ctl("status")["requests"].as_u64() >= Some(requests)).then_some(()));
-    }
-
-    pub(crate) fn make_slow(&self, book: &str) {
-        fs::write(self.ground.path(&format!("{book}.slow")), "").expect("the folder is ours");
-        eventually("a slow request", || (!self.ground.path(&format!("{book}.slow")).exists()).then_some(()));
-    }
-
-    /// The incidents, the newest first, once there are so many that are complete.
-    pub(crate) fn incidents(&self, many: usize) -> Vec<Value> {
-        eventually("incidents", || {
-            let list = self.ctl("incidents");
-            let list = list.as_array().expect("it is a list").clone();
-            let complete = list.iter().filter(|one| one["folder"] != "").count();
-            (complete >= many).then_some(list)
-        })
-    }
-}
-
-const SLOW: &str = "[[triggers]]\nrequest = 'request'\nslower_than = '200ms'\n\
-                    [incidents]\nbefore = '3s'\nafter = '1s'\n";
 
 #[test]
 fn a_slow_request_becomes_an_incident_that_explain_reads() {
@@ -252,6 +163,30 @@ fn programs_that_end_at_once_are_counted() {
     assert!(unseen() <= 30, "{}", unseen());
     agent.signal(Signal::SIGTERM);
     agent.finish().expect(0);
+}
+
+/// Of two programs whose command lines fit, one carries the marker.
+#[test]
+fn programs_with_marks_are_selected_by_them() {
+    let Some(resident) = Resident::new("resident::programs_with_marks_are_selected_by_them") else { return };
+    let other = Start::new(&resident.ground.path(""), "/bin/sh".as_ref()).words(&["-c", "read spikes"]);
+    let other = other.stdin(Stdio::piped()).spawn();
+    let program = resident.program("book");
+    // No program fits the first table.
+    let selected = |marked: bool| {
+        let table = format!("[[programs]]\ncommand = '* *spikes*'\nmarked = {marked}\n");
+        resident.configure("nothing like it", &table);
+    };
+    selected(true);
+    let agent = resident.watch("agent", &[]);
+    resident.wait_until_seen(150);
+    assert_eq!(resident.ctl("status")["processes"], 1);
+    selected(false);
+    agent.signal(Signal::SIGHUP);
+    eventually("both are observed", || (resident.ctl("status")["processes"] == 2).then_some(()));
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop((program, other));
 }
 
 /// An agent that may take next to nothing keeps the rows of few requests. What is noticed is kept whole, with

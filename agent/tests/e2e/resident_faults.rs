@@ -1,4 +1,4 @@
-//! A resident agent on a disk that becomes full, and is free again.
+//! A resident agent on a disk that becomes full, and is free again; one that the kernel kills for its memory.
 
 use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _};
 
@@ -6,8 +6,9 @@ use nix::sys::signal::Signal;
 
 use crate::{
     ground::eventually,
+    groups::Group,
     mounts::{in_private_mounts, tiny_disk},
-    resident::Resident,
+    watching::Resident,
 };
 
 /// Rows that have no place are lost and counted, requests are counted as before, the program knows nothing of
@@ -60,4 +61,48 @@ fn a_full_disk_costs_rows_alone() {
         agent.finish().expect(0);
         drop(program);
     });
+}
+
+/// The kernel kills the agent: the program goes on, and the next agent has what the first one recorded.
+#[test]
+fn an_agent_without_memory_is_killed_alone() {
+    let test = "resident_faults::an_agent_without_memory_is_killed_alone";
+    let Some(resident) = Resident::new(test) else { return };
+    let Some(group) = Group::with("memory", test, "agent") else { return };
+    resident.configure("*spikes*", "[incidents]\nbefore = '60s'\nafter = '1s'\n");
+    let program = resident.program("book");
+    let agent = resident.watch("first", &[]);
+    resident.wait_until_seen(300);
+    group.take("", agent.pid());
+    let file = |name: &str| group.directory().join(name);
+    let limit = if file("memory.max").exists() { "memory.max" } else { "memory.limit_in_bytes" };
+    // Version 1 charges a group for what its processes take from then on; the incident needs more than this.
+    let _ = fs::write(file(limit), "262144");
+    let socket = resident.ground.path("watch.sock");
+    // It may be dead before it has answered.
+    drop(resident.ground.command(&["ctl", "trigger", "--socket"]).word(socket).finish());
+    assert_eq!(agent.finish().code(), 1000 + Signal::SIGKILL as i32);
+    let events = fs::read_to_string(file("memory.events"))
+        .or_else(|_| fs::read_to_string(file("memory.oom_control")))
+        .expect("the group tells");
+    assert!(events.lines().any(|line| line == "oom_kill 1"), "{events}");
+    resident.wait_for("book", 100);
+    let agent = resident.watch("next", &[]);
+    resident.wait_until_seen(100);
+    assert_eq!(resident.ctl("trigger")["triggered"], true);
+    let path = eventually("it was kept", || {
+        let list = resident.ctl("incidents");
+        let kept = |one: &serde_json::Value| {
+            one["folder"].as_str().filter(|path| !path.is_empty()).map(str::to_owned)
+        };
+        list.as_array()?.iter().find_map(kept)
+    });
+    let folder = guestscope::folder::Folder::open(path).expect("it is a run folder");
+    let numbers: Vec<u64> =
+        folder.requests().expect("it has some").map(|one| one.expect("it is whole").root().request).collect();
+    let gap = numbers.windows(2).map(|two| two[1].saturating_sub(two[0])).max();
+    assert!(numbers.len() > 200 && gap >= Some(50), "{} requests, gap {gap:?}", numbers.len());
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
 }

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::{
     ground::{eventually, skipped, variable},
-    resident::Resident,
     running::Start,
+    watching::Resident,
 };
 
 const TRIGGER: &str = "[[triggers]]\nslower_than = '200ms'\n[incidents]\nbefore = '3s'\nafter = '1s'\n";

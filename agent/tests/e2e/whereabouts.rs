@@ -14,7 +14,7 @@ fn a_wait_names_its_group_and_its_number_in_its_own_namespace() {
     if !has(test, "unshare") {
         return;
     }
-    let (Some(ground), Some(group)) = (Ground::new(test), Group::of_cpu_time(test, "inner")) else { return };
+    let (Some(ground), Some(group)) = (Ground::new(test), Group::with("cpu", test, "inner")) else { return };
     let enter = format!("echo 0 > '{}/cgroup.procs' && exec \"$@\"", group.directory().display());
     let run = ground.run().program("unshare").words(&["-fp", "--mount-proc", "sh", "-c", &enter, "sh"]);
     let seen = run.word(subject()).words(&["waits", "2"]).finish().expect(0).seen();

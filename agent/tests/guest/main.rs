@@ -11,6 +11,7 @@ mod disposable;
 mod hotplug;
 mod pauses;
 mod reduced;
+mod resident;
 mod restored;
 
 #[path = "../e2e/folder.rs"]
@@ -26,3 +27,5 @@ mod kept;
 mod running;
 #[path = "../e2e/truth/mod.rs"]
 mod truth;
+#[path = "../e2e/watching.rs"]
+mod watching;

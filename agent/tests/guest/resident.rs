@@ -1,0 +1,101 @@
+//! A resident agent while the wall clock is set: what it records and notices follows the monotonic clock, what
+//! it says of times follows the wall clock of the moment.
+
+use guestscope::folder::Folder;
+use nix::{
+    sys::{
+        signal::Signal,
+        time::{TimeSpec, TimeValLike as _},
+    },
+    time::{ClockId, clock_gettime, clock_settime},
+};
+
+use crate::{
+    disposable::is_ours,
+    ground::eventually,
+    watching::{Resident, SLOW},
+};
+
+const HOUR_S: i64 = 3600;
+/// Incidents follow each other at once, and each is kept.
+const AT_ONCE: &str = "alike_for = '1s'\nper_hour = 60\n";
+
+fn step(seconds: i64) {
+    let clock = ClockId::CLOCK_REALTIME;
+    let now = clock_gettime(clock).expect("it can be read");
+    clock_settime(clock, now + TimeSpec::seconds(seconds)).expect("root may set it");
+}
+
+/// `2026-11-29T03` of the wall clock now.
+fn hour() -> String {
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).expect("it can be read");
+    let time = guestscope::folder::rfc3339(now.num_nanoseconds().unsigned_abs());
+    time.split(':').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn steps_of_the_wall_clock_cost_a_resident_agent_nothing() {
+    let test = "resident::steps_of_the_wall_clock_cost_a_resident_agent_nothing";
+    if !is_ours(test) {
+        return;
+    }
+    let Some(resident) = Resident::new(test) else { return };
+    resident.configure("*spikes*", &format!("{SLOW}{AT_ONCE}"));
+    let agent = resident.watch("agent", &[]);
+    let program = resident.program("book");
+    resident.wait_until_seen(150);
+    for (number, seconds) in [0, HOUR_S, -2 * HOUR_S].into_iter().enumerate() {
+        step(seconds);
+        let before = hour();
+        // The agent looks at both clocks once a second.
+        resident.wait_for("book", 300);
+        resident.make_slow("book");
+        resident.wait_for("book", 10);
+        let list = resident.incidents(number + 1);
+        assert_eq!(list.len(), number + 1, "{list:?}");
+        let (at, after) = (list[0]["at"].as_str().unwrap_or_default(), hour());
+        assert!(at.starts_with(&before) || at.starts_with(&after), "{at} at {before} to {after}");
+        let path = list[0]["folder"].as_str().expect("it was kept");
+        let folder = Folder::open(path).expect("it is a run folder");
+        let record = folder.manifest().incident.clone().expect("it is one of an incident");
+        assert!(record.to_ns - record.from_ns < 60_000_000_000, "{record:?}");
+        let requests = folder.requests().expect("it has some").map(|one| one.expect("it is whole"));
+        let slow = requests.filter(|request| request.root().duration_ns >= 400_000_000).count();
+        assert_eq!(slow, 1, "the slow one, and none of the incident before");
+    }
+    let status = resident.ctl("status");
+    assert_eq!(
+        (&status["rows_lost"], &status["losses"]["edges"]),
+        (&0.into(), &serde_json::Value::Null),
+        "{status}"
+    );
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
+}
+
+/// What ends before a look is counted on this kernel as well.
+#[test]
+fn programs_that_end_at_once_are_counted() {
+    let test = "resident::programs_that_end_at_once_are_counted";
+    if !is_ours(test) {
+        return;
+    }
+    let Some(resident) = Resident::new(test) else { return };
+    // A program of its own: nothing else in the guest runs it.
+    let meant = resident.ground.path("meant");
+    std::fs::copy(crate::ground::subject(), &meant).expect("there is room");
+    resident.configure("*spikes*", &format!("[[programs]]\nexecutable = '{}'\n", meant.display()));
+    let agent = resident.watch("agent", &[]);
+    for _ in 0..30 {
+        // It has no such role, and ends at once.
+        let done =
+            crate::running::Start::new(&resident.ground.path(""), &meant).words(&["no such role"]).finish();
+        assert_ne!(done.code(), 0);
+    }
+    let unseen = || resident.ctl("status")["losses"]["programs_ended_unseen"].as_u64().unwrap_or(0);
+    eventually("they are counted", || (unseen() >= 24).then_some(()));
+    assert!(unseen() <= 30, "{}", unseen());
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+}
