@@ -25,8 +25,8 @@ use crate::{
 /// The first program of a guest, the program that asks the verifier, and the programs that tests observe.
 const INIT: &str = "guest_init";
 const PROGRAMS: &str = "programs";
-const SUBJECT: &str = "kernel_subject";
-const EXAMPLES: [&str; 3] = [INIT, PROGRAMS, SUBJECT];
+const SUBJECTS: [&str; 2] = ["kernel_subject", "e2e_subject"];
+const EXAMPLES: [&str; 4] = [INIT, PROGRAMS, SUBJECTS[0], SUBJECTS[1]];
 /// The stubs of GPU drivers that the kernel tests' program loads, and their files. Static programs load none.
 const STUBS: [(&str, &str); 3] =
     [("cuda_stub", "libcuda_stub.so"), ("hip_stub", "libhip_stub.so"), ("ze_stub", "libze_stub.so")];
@@ -129,8 +129,8 @@ impl Payload {
             (agent.clone(), AGENT.to_owned()),
             (workloads.clone(), WORKLOADS.to_owned()),
             (examples.join(PROGRAMS), PROGRAMS.to_owned()),
-            (examples.join(SUBJECT), format!("debug/examples/{SUBJECT}")),
         ];
+        places.extend(SUBJECTS.map(|subject| (examples.join(subject), format!("debug/examples/{subject}"))));
         for (_, file) in STUBS {
             let stub = examples.join(file);
             if stub.exists() {
