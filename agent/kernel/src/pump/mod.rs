@@ -57,6 +57,8 @@ pub struct Pump<S = RingBuf<MapData>> {
     /// Records that wait for edges, and the count of read edges at which they all have come.
     held: Vec<(u64, Record)>,
     batch: Vec<Record>,
+    /// Times of the batch's records, and their places in it: a record has 640 bytes, and is not moved about.
+    order: Vec<(u64, usize)>,
     /// Most edges in one batch.
     most: usize,
     /// Records that could not be read: a bug, or an object of another version.
@@ -68,7 +70,15 @@ pub struct Pump<S = RingBuf<MapData>> {
 impl<S: Source> Pump<S> {
     /// A pump over these rings.
     pub fn new(rings: Rings<S>) -> Self {
-        Self { rings, held: Vec::new(), batch: Vec::new(), most: BATCH, undecodable: 0, edges_read: 0 }
+        Self {
+            rings,
+            held: Vec::new(),
+            batch: Vec::new(),
+            order: Vec::new(),
+            most: BATCH,
+            undecodable: 0,
+            edges_read: 0,
+        }
     }
 
     /// The rings, to wait for.
@@ -80,8 +90,12 @@ impl<S: Source> Pump<S> {
     /// come faster than they are paired it never is, so a caller with other duties has to stop somewhere.
     pub fn feed(&mut self, pairing: &mut Pairing) -> bool {
         let emptied = self.round();
-        self.batch.sort_by_key(Record::time_ns);
-        self.batch.drain(..).for_each(|record| pairing.record(&record));
+        self.order.clear();
+        self.order.extend(self.batch.iter().enumerate().map(|(place, record)| (record.time_ns(), place)));
+        // Of the same time, those that were read first.
+        self.order.sort_unstable();
+        self.order.iter().for_each(|(_, place)| pairing.record(&self.batch[*place]));
+        self.batch.clear();
         emptied
     }
 
