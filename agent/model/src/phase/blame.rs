@@ -4,11 +4,11 @@
 //! long waits during it explain it, all slices together; if those ended by a third thread's wake-up, that
 //! thread's waits do. It is an estimate: only waits above the threshold are known.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use guestscope_contract::Account;
 
-use super::{Stopper, Wait, wait::Blame};
+use super::{Stopper, Wait, table::Table, wait::Blame};
 
 /// Waits that are kept per thread, the latest ones.
 const RECENT: usize = 32;
@@ -37,9 +37,9 @@ type Interval = (u64, u64);
 /// The latest long waits of all threads, by number, and of those that ended last.
 #[derive(Debug, Default)]
 pub(crate) struct Pasts {
-    of: HashMap<u32, Life>,
+    of: Table<u32, Life>,
     /// Threads that have not waited since `of` was last full: the next to go.
-    before: HashMap<u32, Life>,
+    before: Table<u32, Life>,
     gone: VecDeque<u32>,
 }
 

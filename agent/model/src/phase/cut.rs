@@ -1,8 +1,8 @@
 //! Requests that were cut off, so that what still comes of them is no request of its own.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
-use super::key::PhaseKey;
+use super::{key::PhaseKey, table::Set};
 
 /// Requests that were cut off and are remembered, so that what still comes of them is no request of its own.
 pub(super) const CUT: usize = 4_096;
@@ -10,7 +10,7 @@ pub(super) const CUT: usize = 4_096;
 /// Requests that were cut off lately, by their keys.
 #[derive(Debug, Default)]
 pub(super) struct Cut {
-    pub(super) known: HashSet<PhaseKey>,
+    pub(super) known: Set<PhaseKey>,
     order: VecDeque<PhaseKey>,
 }
 

@@ -1,10 +1,10 @@
 //! Long waits that came before the edges that they lie behind: kept until those have come.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use guestscope_contract::WaitRecord;
 
-use super::thread_id::ThreadId;
+use super::{table::Table, thread_id::ThreadId};
 
 /// Waits that are kept until their edges are here: as many as the ring holds.
 pub(super) const EARLY: usize = 16_384;
@@ -15,7 +15,7 @@ pub(super) const EARLY: usize = 16_384;
 /// edge.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
-    pub(super) of: HashMap<ThreadId, VecDeque<WaitRecord>>,
+    pub(super) of: Table<ThreadId, VecDeque<WaitRecord>>,
     /// Number of waits kept.
     kept: usize,
 }

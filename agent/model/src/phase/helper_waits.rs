@@ -4,11 +4,11 @@
 //! sleeps; neither names the cause. So the helpers' own waits are recorded beside it, as a union of
 //! intervals. Only waits above the threshold that end before the phase does are known.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use guestscope_contract::{Account, metrics::KEPT};
 
-use super::{Wait, helped::HelperWait, values::Phase};
+use super::{Wait, helped::HelperWait, table::Table, values::Phase};
 
 /// Waits of a process that are kept while a request of it is in flight; the oldest go first.
 const RECENT: usize = 1 << 14;
@@ -40,7 +40,7 @@ struct Recent {
 /// Long waits of all processes that have requests in flight, in the order of their ends.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    of: HashMap<u32, Recent>,
+    of: Table<u32, Recent>,
     /// Number of waits.
     kept: usize,
 }

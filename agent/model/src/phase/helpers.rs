@@ -4,13 +4,12 @@
 //! requests then in flight, since it is unknown for which of them a helper worked. Nested requests count as
 //! one. Yields differences of the shares; for helpers' waits see `helper_waits`.
 
-use std::collections::{HashMap, HashSet};
-
 use guestscope_contract::{ACCOUNTS, EDGE_HELPERS_TORN, EdgeRecord};
 
 use super::{
     accounts::Accounts,
     helped::{HelperWait, Helpers},
+    table::{Set, Table},
     thread_id::ThreadId,
 };
 
@@ -36,7 +35,7 @@ struct Process {
     rest: [u64; ACCOUNTS],
     /// Amount by which the sum fell and has not grown again since, ns.
     owed_ns: u64,
-    in_flight: HashSet<Carrier>,
+    in_flight: Set<Carrier>,
     threads: u32,
 }
 
@@ -51,7 +50,7 @@ pub(crate) enum Carrier {
 
 /// All processes, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Processes(HashMap<u32, Process>);
+pub(crate) struct Processes(Table<u32, Process>);
 
 impl Processes {
     /// An edge, before it is known what it means.

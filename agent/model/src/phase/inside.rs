@@ -1,8 +1,6 @@
 //! Which phases lie inside another one. Part of [`Pairing`].
 
-use std::collections::HashMap;
-
-use super::{limits::steps, open::Place, pairing::Pairing};
+use super::{limits::steps, open::Place, pairing::Pairing, table::Table};
 
 impl Pairing {
     /// The phases inside this one on the same thread, the innermost first. A request that began within it, or
@@ -13,7 +11,7 @@ impl Pairing {
         let Place::On(thread, _) = outer.place else { return inside };
         let Some(state) = self.threads.get(thread) else { return inside };
         // Each phase is asked about once, however many there are within it.
-        let mut known: HashMap<u64, bool> = HashMap::new();
+        let mut known: Table<u64, bool> = Table::default();
         let of_request = state.stack.above(outer.stands).filter(|entry| entry.root == outer.root);
         for entry in of_request.filter(|entry| entry.depth > outer.depth) {
             let mut way = Vec::new();

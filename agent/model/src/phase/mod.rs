@@ -43,6 +43,7 @@ mod snapshot;
 mod sources;
 mod stack;
 mod stopper;
+mod table;
 mod thread;
 mod thread_id;
 mod threads;

@@ -1,9 +1,8 @@
 //! Names of phases, each kept once. They come from other processes: bounded in number, repaired to UTF-8.
 
-use std::collections::HashMap;
-
 use guestscope_contract::{SOURCES, Source};
 
+use super::table::Table;
 use crate::untrusted::Untrusted;
 
 /// Names of one source. A program that makes up a name per request would fill the memory, and every table
@@ -24,7 +23,7 @@ pub(crate) struct Named {
 
 /// The names met so far, by source.
 #[derive(Debug, Default)]
-pub(crate) struct Names([HashMap<Vec<u8>, (Untrusted, bool)>; SOURCES]);
+pub(crate) struct Names([Table<Vec<u8>, (Untrusted, bool)>; SOURCES]);
 
 impl Names {
     /// The name of these bytes.

@@ -3,8 +3,6 @@
 //! A phase is made of segments, each on one thread, between begin or enter and leave or end. Each segment is
 //! the difference of two snapshots of that thread's ledger; the time between segments is on no thread.
 
-use std::collections::HashMap;
-
 use guestscope_contract::Source;
 
 use super::{
@@ -17,6 +15,7 @@ use super::{
     key::PhaseKey,
     occupied::{self, Away},
     snapshot::Snapshot,
+    table::Table,
     thread_id::ThreadId,
     values::{Ending, Holder, Phase, PhaseKind, Request, TraceIds},
 };
@@ -187,9 +186,9 @@ pub(crate) struct OpenRequest {
     /// The program's own span around the request.
     remote_parent: Option<[u8; 8]>,
     /// The same around phases within it.
-    parents: HashMap<u64, [u8; 8]>,
+    parents: Table<u64, [u8; 8]>,
     /// Span ids that the library made, by phase.
-    span_ids: HashMap<u64, [u8; 8]>,
+    span_ids: Table<u64, [u8; 8]>,
 }
 
 impl OpenRequest {

@@ -3,7 +3,7 @@
 //! It takes records in the order of their times (the pump ensures that), and yields requests when their last
 //! phase has ended, threads when they end, and marks. Edges without a partner are counted, not guessed.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use guestscope_contract::{
     EDGE_TORN, EdgeRecord, KERNEL_INSTANCE, Operation, Source, TOKEN_CHILD_BITS, UNNUMBERED,
@@ -24,6 +24,7 @@ use super::{
     queue::Queues,
     snapshot::Snapshot,
     sources::Sources,
+    table::Table,
     thread::Sequence,
     thread_id::{ThreadId, thread_id},
     threads::Threads,
@@ -44,14 +45,14 @@ pub struct Pairing {
     next_id: u64,
     pub(super) threads: Threads,
     /// Open phases by number. Boxed, since a table has room for up to twice its entries.
-    pub(super) open: HashMap<u64, Box<OpenPhase>>,
+    pub(super) open: Table<u64, Box<OpenPhase>>,
     /// Open phases on no thread, by process.
     pub(super) suspended: BTreeSet<(u32, u64)>,
     /// Threads that wait for a phase, of all phases.
     pub(super) beside: usize,
     /// Phase numbers by the program's key.
-    pub(super) keys: HashMap<PhaseKey, u64>,
-    pub(super) requests: HashMap<u64, OpenRequest>,
+    pub(super) keys: Table<PhaseKey, u64>,
+    pub(super) requests: Table<u64, OpenRequest>,
     /// Open requests in the order of their starts; some may have ended.
     pub(super) order: VecDeque<u64>,
     /// Requests that end if nothing more is sent, and when something was, the oldest first.
@@ -64,7 +65,7 @@ pub struct Pairing {
     pub(super) left_out: u64,
     pub(super) cut: Cut,
     /// By process: its main thread if it ended before others, with its last snapshot and name.
-    pub(super) leaders: HashMap<u32, (ThreadId, Snapshot, Untrusted)>,
+    pub(super) leaders: Table<u32, (ThreadId, Snapshot, Untrusted)>,
     pub(super) helpers: Processes,
     pub(super) waits: Waits,
     pub(super) pasts: Pasts,
@@ -114,18 +115,18 @@ impl Pairing {
             ids: IdSource::new(run_id),
             next_id: 1,
             threads: Threads::default(),
-            open: HashMap::new(),
+            open: Table::default(),
             suspended: BTreeSet::new(),
             beside: 0,
-            keys: HashMap::new(),
-            requests: HashMap::new(),
+            keys: Table::default(),
+            requests: Table::default(),
             order: VecDeque::new(),
             held: VecDeque::new(),
             connections: 0,
             kept: 0,
             left_out: 0,
             cut: Cut::default(),
-            leaders: HashMap::new(),
+            leaders: Table::default(),
             helpers: Processes::default(),
             waits: Waits::default(),
             pasts: Pasts::default(),

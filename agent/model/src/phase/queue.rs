@@ -1,10 +1,8 @@
 //! Who used a CPU while a thread was queued for it: records that come right before the wait's own.
 
-use std::collections::HashMap;
-
 use guestscope_contract::QueueRecord;
 
-use super::{thread::comm, thread_id::ThreadId};
+use super::{table::Table, thread::comm, thread_id::ThreadId};
 use crate::untrusted::Untrusted;
 
 /// Records kept for waits that have not been placed: as many as the ring holds.
@@ -64,7 +62,7 @@ impl QueueUsers {
 
 /// Records whose waits have not come yet.
 #[derive(Debug, Default)]
-pub(crate) struct Queues(HashMap<(ThreadId, u64), QueueUsers>);
+pub(crate) struct Queues(Table<(ThreadId, u64), QueueUsers>);
 
 impl Queues {
     /// A record came. Without room it is dropped: its wait then names the last user alone.

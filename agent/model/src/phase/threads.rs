@@ -3,19 +3,19 @@
 //! Ends may be lost, so that threads would stay for ever: it also finds threads whose slots have been reused.
 //! Ending them is the caller's task.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-use super::{thread::ThreadState, thread_id::ThreadId};
+use super::{table::Table, thread::ThreadState, thread_id::ThreadId};
 
 /// The threads.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    known: HashMap<ThreadId, ThreadState>,
+    known: Table<ThreadId, ThreadState>,
     /// In the order of their numbers.
     by_number: BTreeSet<ThreadId>,
     by_process: BTreeSet<(u32, ThreadId)>,
     /// Owner of each slot.
-    owners: HashMap<u16, ThreadId>,
+    owners: Table<u16, ThreadId>,
     /// Threads whose slots others have now, in the order in which that was seen.
     displaced: VecDeque<ThreadId>,
     /// Numbers of the threads that ended last, the latest one last.

@@ -3,7 +3,9 @@
 //!
 //! Keeps nothing unless it is asked to.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use super::table::Table;
 
 /// Turns older than this are forgotten. CUPTI keeps records back until all work beside them has ended.
 const KEPT_NS: u64 = 30_000_000_000;
@@ -24,7 +26,7 @@ pub(super) struct Turn {
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     is_kept: bool,
-    threads: HashMap<(u32, u32), VecDeque<Turn>>,
+    threads: Table<(u32, u32), VecDeque<Turn>>,
     kept: usize,
 }
 

@@ -3,10 +3,7 @@
 //! Yields [`AllUnfinished`] for the first lines of every report: an open request has no row yet. Part of
 //! [`Pairing`].
 
-use std::{
-    cmp::Reverse,
-    collections::{HashMap, HashSet},
-};
+use std::cmp::Reverse;
 
 use guestscope_contract::{
     Account, NO_SYSCALL, WaitRecord, kept_by,
@@ -19,6 +16,7 @@ use super::{
     open::Place,
     pairing::Pairing,
     stopper::Stopper,
+    table::{Set, Table},
     thread_id::{ThreadId, thread_id},
     unfinished::{
         AllUnfinished, Doing, Fate, LastWait, Looked, OpenWait, Others, ReadLedger, UNFINISHED, Unfinished,
@@ -280,13 +278,13 @@ impl Pairing {
 /// The innermost phase of a request that was not ended, and the names from under the request to it.
 fn innermost(request: &Request) -> (&Phase, Vec<Untrusted>) {
     let root = request.root();
-    let unended: HashMap<u64, &Phase> = request
+    let unended: Table<u64, &Phase> = request
         .phases
         .iter()
         .filter(|phase| phase.ending != Ending::Ended)
         .map(|phase| (phase.id, phase))
         .collect();
-    let around: HashSet<u64> = unended.values().filter_map(|phase| phase.parent).collect();
+    let around: Set<u64> = unended.values().filter_map(|phase| phase.parent).collect();
     let leaves = unended.values().filter(|phase| !around.contains(&phase.id));
     let leaf = leaves.min_by_key(|phase| (phase.start_ns, phase.id)).copied().unwrap_or(root);
     let mut path = Vec::new();

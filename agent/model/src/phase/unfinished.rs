@@ -1,11 +1,9 @@
 //! Values for requests that are open, or did not end by themselves: in which phase they are, what its thread
 //! does, and who is alive to wake it.
 
-use std::collections::HashMap;
-
 use guestscope_contract::{Account, ledger::Ledger};
 
-use super::{stopper::Stopper, thread_id::ThreadId};
+use super::{stopper::Stopper, table::Table, thread_id::ThreadId};
 use crate::untrusted::Untrusted;
 
 /// Most requests of each kind that are kept: the longest.
@@ -173,9 +171,9 @@ pub(crate) struct LastWait {
 #[derive(Debug, Default)]
 pub(crate) struct Unended {
     /// The open ones at the last look.
-    pub(crate) seen: HashMap<u64, Unfinished>,
+    pub(crate) seen: Table<u64, Unfinished>,
     /// Those at the look before.
-    pub(crate) seen_before: HashMap<u64, Unfinished>,
+    pub(crate) seen_before: Table<u64, Unfinished>,
     pub(crate) looked: Vec<Looked>,
     /// Number of those that did not end by themselves.
     pub(crate) count: u64,
