@@ -3,7 +3,10 @@
 //! Affinity may be set from outside, by the program's own options, or by a library, thread by thread: what
 //! counts is what the threads had at the last look. It does not measure how much was used.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use crate::patient;
 
@@ -34,6 +37,8 @@ pub struct Usage {
     are_met: bool,
     /// A process made a look wait: none is looked at any more.
     pub is_held_up: bool,
+    /// The processes of the last look that was one of many, when it was, and how long after it the next one is.
+    last: Option<(Vec<u32>, Instant, Duration)>,
 }
 
 /// Findings of one look.
@@ -43,13 +48,30 @@ struct Seen {
     gpu: bool,
 }
 
+/// First and longest time between looks at the same processes: a program with 500 threads takes 5 ms each.
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(8);
 /// Limit of a look, which takes some milliseconds unless a process amid an exec makes it wait.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Usage {
     /// Use by programs of the guest below this root, none so far.
     pub fn below(root: Root) -> Self {
-        Self { root, allowed: HashMap::new(), gpu: false, are_met: false, is_held_up: false }
+        Self { root, allowed: HashMap::new(), gpu: false, are_met: false, is_held_up: false, last: None }
+    }
+
+    /// Looks at processes now and then: at new ones at once, at the same ones after 1, 2, 4, 8, 8, ... s.
+    pub fn look_now_and_then(&mut self, processes: &[u32], are_met: bool) {
+        let mut processes = processes.to_vec();
+        processes.sort_unstable();
+        let known = self.last.as_ref().filter(|(before, ..)| *before == processes && are_met == self.are_met);
+        let between = match known {
+            Some((_, at, between)) if at.elapsed() < *between => return,
+            Some((_, _, between)) => (*between * 2).min(LONGEST),
+            None => FIRST,
+        };
+        self.look(&processes, are_met);
+        self.last = Some((processes, Instant::now(), between));
     }
 
     /// Looks at processes that mark phases, or do not. A process that has ended and was not waited for still
@@ -199,6 +221,21 @@ mod tests {
         usage.look(&[6], true);
         usage.look(&[5], false);
         assert_eq!(scenario(&usage, guest), "1/PIN/CPU");
+    }
+
+    #[test]
+    fn the_same_processes_are_not_looked_at_again_at_once() {
+        let tree = tempfile::tempdir().unwrap();
+        let (mut usage, guest) = of_four(tree.path());
+        let mut look = |processes: &[u32], allowed| {
+            allow(tree.path(), 7, 7, allowed);
+            usage.look_now_and_then(processes, true);
+            scenario(&usage, guest.clone())
+        };
+        assert_eq!(look(&[7], "2"), "1/PIN/CPU");
+        assert_eq!(look(&[7], "0-3"), "1/PIN/CPU");
+        assert_eq!(look(&[7, 8], "0-3"), "4/VNL/CPU");
+        assert_eq!(look(&[8, 7], "2"), "4/VNL/CPU");
     }
 
     #[rstest]

@@ -204,7 +204,11 @@ pub(crate) async fn observe<F: RecordSource>(
         // its main thread now.
         if !is_met {
             let (processes, are_met) = subject.processes(&session.feed);
-            session.usage.look(&processes, are_met);
+            if goes_on {
+                session.usage.look_now_and_then(&processes, are_met);
+            } else {
+                session.usage.look(&processes, are_met);
+            }
             session.graphics.observe(&processes);
             session.limits.observe(processes);
         }

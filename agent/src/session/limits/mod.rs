@@ -23,6 +23,8 @@ use crate::{clock, limits::Limit, mapped, platform::Root};
 const STEP: Duration = Duration::from_millis(100);
 /// Steps between looks for processes, groups and masks, and one more for each [`THREADS`] threads.
 const LOOKS: u64 = 5;
+/// The same for an agent that stays, where nothing is new: a look costs a millisecond for some ten processes.
+const RARE_LOOKS: u64 = 20;
 /// Threads whose masks cost half a millisecond.
 const THREADS: u64 = 32;
 /// Most processes looked at: those known first, and their descendants.
@@ -99,11 +101,14 @@ fn watch(stopped: &Receiver<()>, shared: &Shared) -> Vec<Limit> {
     let mut begun_ns = clock::now_ns();
     let mut watch = Watch::new(Root::system(), begun_ns);
     let (mut steps, mut next_look) = (0, 0);
+    let looks = if shared.stretch.is_some() { RARE_LOOKS } else { LOOKS };
+    let mut known = Vec::new();
     loop {
         let processes = locked(&shared.processes).clone();
-        if steps >= next_look && !processes.is_empty() {
+        if !processes.is_empty() && (steps >= next_look || processes != known) {
+            known.clone_from(&processes);
             let threads = watch.look(&with_descendants(processes));
-            next_look = steps + LOOKS + threads / THREADS;
+            next_look = steps + looks + threads / THREADS;
         }
         let ended = stopped.recv_timeout(STEP) != Err(RecvTimeoutError::Timeout);
         let now_ns = clock::now_ns();
