@@ -25,12 +25,14 @@ pub(crate) struct Sampler {
     /// Requests that were kept, and those that were not.
     kept: u64,
     left_out: u64,
+    /// Time that rows of those that were kept took, without the flushes.
+    spent: Duration,
 }
 
 impl Sampler {
     /// `part` of all requests, more than 0 and at most 1.
     pub(crate) const fn new(part: f64) -> Self {
-        Self { part, kept: 0, left_out: 0 }
+        Self { part, kept: 0, left_out: 0, spent: Duration::ZERO }
     }
 
     /// Whether rows with this number are kept.
@@ -48,6 +50,16 @@ impl Sampler {
     /// Requests so far: kept, and left out.
     pub(crate) const fn counts(&self) -> (u64, u64) {
         (self.kept, self.left_out)
+    }
+
+    /// Rows took so long.
+    pub(super) fn spend(&mut self, time: Duration) {
+        self.spent += time;
+    }
+
+    /// Time that rows took so far.
+    pub(crate) const fn spent(&self) -> Duration {
+        self.spent
     }
 
     /// From now on another part is kept.

@@ -160,6 +160,7 @@ impl Sinks {
     }
 
     fn wait(&mut self, mut wait: Wait) {
+        let begun = Instant::now();
         if let Some(io) = &mut wait.io
             && let Some(name) = self.devices.name(&io.device)
         {
@@ -167,6 +168,7 @@ impl Sinks {
         }
         wait.cgroup = wait.cgroup_number.and_then(|number| self.groups.path(number));
         self.folder.append_wait(&wait);
+        self.sampler.spend(begun.elapsed());
         if let Some(exporter) = &self.exporter {
             exporter.wait(wait);
         }
@@ -194,7 +196,9 @@ impl Sinks {
             for wait in held {
                 self.wait(wait);
             }
+            let begun = Instant::now();
             self.folder.append_request(&request);
+            self.sampler.spend(begun.elapsed());
         }
         if is_kept && self.exporter.is_some() {
             self.waiting_phases += request.phases.len();

@@ -2,7 +2,8 @@
 //!
 //! Each second it takes the agent's CPU time over the last ten seconds, and decides of how many requests rows
 //! are kept and sent: all, or one of 2, 4, 8, ... chosen at random. Metrics and triggers count every request,
-//! and one that is noticed is kept in any case. What it cannot lower is what it costs to see the requests.
+//! and one that is noticed is kept in any case. What it cannot lower is what it costs to see the requests: rows
+//! are left out only as long as that helps.
 
 use super::rate::SAMPLES;
 
@@ -10,6 +11,8 @@ use super::rate::SAMPLES;
 const MOST_HALVED: u32 = 10;
 /// Seconds between two decisions: until the last one is in all samples that the next one rests on.
 const BETWEEN: u32 = SAMPLES as u32;
+/// Rows that take less than this part of the share are kept: without them the agent would hardly take less.
+const WORTH: f64 = 0.1;
 /// Below this part of the share twice as many rows are sure to fit.
 const LITTLE: f64 = 0.4;
 /// Seconds for which it has to be so little: what is kept should not change all the time.
@@ -23,27 +26,42 @@ pub(super) struct Governor {
     /// Seconds since the last decision, and for how many of them little was used.
     since: u32,
     calm: u32,
+    /// The agent takes more than its share, and fewer rows would not help.
+    is_helpless: bool,
+}
+
+/// What a look led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Nothing new.
+    Same,
+    /// Another part of the requests is kept.
+    Another,
+    /// From now on the agent takes more than its share, and fewer rows would not help.
+    Helpless,
 }
 
 impl Governor {
-    /// A second later: the agent used this part of the guest's CPU time, and may use at most `most`. Returns
-    /// whether the part that is kept has changed.
-    pub(super) fn look(&mut self, used: f64, most: f64) -> bool {
+    /// A second later: the agent used this part of the guest's CPU time, of which `keeping` for rows, and may
+    /// use at most `most`.
+    pub(super) fn look(&mut self, used: f64, keeping: f64, most: f64) -> Decision {
         self.since = self.since.saturating_add(1);
         self.calm = if used < most * LITTLE { self.calm + 1 } else { 0 };
         if self.since < BETWEEN {
-            return false;
+            return Decision::Same;
         }
+        let is_worth_it = keeping > most * WORTH && self.halved < MOST_HALVED;
+        let was_helpless = std::mem::replace(&mut self.is_helpless, used > most && !is_worth_it);
         let halved = match self.halved {
-            halved if used > most => (halved + 1).min(MOST_HALVED),
+            halved if used > most && is_worth_it => halved + 1,
             halved if self.calm >= CALM => halved.saturating_sub(1),
             halved => halved,
         };
-        let has_changed = halved != self.halved;
-        if has_changed {
-            *self = Self { halved, since: 0, calm: 0 };
+        if halved != self.halved {
+            *self = Self { halved, since: 0, calm: 0, is_helpless: false };
+            return Decision::Another;
         }
-        has_changed
+        if self.is_helpless && !was_helpless { Decision::Helpless } else { Decision::Same }
     }
 
     /// The part of the requests whose rows are kept.
@@ -57,37 +75,45 @@ mod tests {
     use super::*;
 
     /// An agent that needs `seeing` for every request and `keeping` for the rows of all of them, in percent
-    /// of the guest. Gives what it uses in the end, and how often it changed its mind.
-    fn settled(seeing: f64, keeping: f64, seconds: u32) -> (f64, u32) {
-        let (mut governor, mut changes) = (Governor::default(), 0);
+    /// of the guest. Gives what it uses in the end, how often it changed its mind, and how often it said that
+    /// it cannot use less.
+    fn settled(seeing: f64, keeping: f64, seconds: u32) -> (f64, u32, u32) {
+        let (mut governor, mut changes, mut helpless) = (Governor::default(), 0, 0);
         let mut last = Vec::new();
         for _ in 0..seconds {
-            last.push(seeing + keeping * governor.part());
+            last.push(keeping * governor.part());
             let window = &last[last.len().saturating_sub(SAMPLES)..];
-            let used = window.iter().sum::<f64>() / window.len() as f64;
-            changes += u32::from(governor.look(used, 1.0));
+            let keeping = window.iter().sum::<f64>() / window.len() as f64;
+            let decision = governor.look(seeing + keeping, keeping, 1.0);
+            changes += u32::from(decision == Decision::Another);
+            helpless += u32::from(decision == Decision::Helpless);
         }
-        (seeing + keeping * governor.part(), changes)
+        (seeing + keeping * governor.part(), changes, helpless)
     }
 
     #[test]
     fn it_comes_below_the_share_and_stays_there() {
-        assert_eq!(settled(0.1, 0.5, 600), (0.6, 0), "nothing to do");
-        assert_eq!(settled(0.5, 3.0, 600), (0.875, 3), "3.5, 2, 1.25, 0.875");
+        assert_eq!(settled(0.1, 0.5, 600), (0.6, 0, 0), "nothing to do");
+        assert_eq!(settled(0.5, 3.0, 600), (0.875, 3, 0), "3.5, 2, 1.25, 0.875");
         assert_eq!(settled(0.1, 10.0, 3600).1, 4, "0.725 is too much to keep twice as many");
-        // Below what it costs to see them it cannot come.
-        assert_eq!(settled(2.0, 1.0, 600).1, MOST_HALVED);
+    }
+
+    /// Below what it costs to see them it cannot come: that is said once, and rows that cost little are kept.
+    #[test]
+    fn rows_are_not_left_out_for_nothing() {
+        assert_eq!(settled(2.0, 1.0, 600), (2.0625, 4, 1), "rows take 1, 0.5, 0.25, 0.125, 0.0625");
+        assert_eq!(settled(2.0, 0.05, 600), (2.05, 0, 1));
     }
 
     #[test]
     fn after_a_storm_all_are_kept_again() {
         let mut governor = Governor::default();
         (0..60).for_each(|_| {
-            governor.look(5.0, 1.0);
+            governor.look(5.0, 4.0, 1.0);
         });
         assert!(governor.part() < 0.1);
         (0..600).for_each(|_| {
-            governor.look(0.01, 1.0);
+            governor.look(0.01, 0.001, 1.0);
         });
         assert_eq!(governor.part().to_bits(), 1.0_f64.to_bits());
     }

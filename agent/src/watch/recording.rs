@@ -7,9 +7,9 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
     flood::{Bounds, Flood, Kind, Verdict},
-    governor::Governor,
+    governor::{Decision, Governor},
     keeper::{Job, Keeper},
-    rate::Rates,
+    rate::{Rates, SAMPLES},
     shared::{Asked, Listed, Shared},
     trigger::{self, Ended, Pressed, Trigger},
 };
@@ -51,6 +51,8 @@ pub(super) struct Recording {
     unfinished: AllUnfinished,
     rates: Rates,
     governor: Governor,
+    /// Time that rows took by then, at the last ticks: both ns, CLOCK_MONOTONIC.
+    spent: VecDeque<(u64, u64)>,
     /// Requests that were kept and left out, at the last ticks: CLOCK_MONOTONIC, ns.
     chosen: VecDeque<(u64, (u64, u64))>,
     /// Triggers of the configuration, and for which one they were taken.
@@ -92,6 +94,7 @@ impl Recording {
             unfinished: AllUnfinished::default(),
             rates: Rates::default(),
             governor: Governor::default(),
+            spent: VecDeque::new(),
             chosen: VecDeque::new(),
             triggers,
             is_changed: false,
@@ -205,17 +208,36 @@ impl Recording {
         let (_, cpu, _) = self.rates.cost();
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
         let most = self.shared.config().agent.cpu_percent;
-        let used = cpu / cpus * 100.0;
-        if self.governor.look(used, most) {
-            let part = self.governor.part();
-            sampler.set(part);
-            self.shared.status().kept_part = part;
-            let of = (1.0 / part).round();
-            out::say(&format!(
-                "the agent took {used:.2} % of the guest's CPU time, of {most} %: it keeps 1 of {of} requests, and \
-                 those that are noticed\n"
-            ));
+        let [used, keeping] = [cpu, self.keeping(sampler)].map(|part| part / cpus * 100.0);
+        match self.governor.look(used, keeping, most) {
+            Decision::Same => {}
+            Decision::Another => {
+                let part = self.governor.part();
+                sampler.set(part);
+                self.shared.status().kept_part = part;
+                let of = (1.0 / part).round();
+                out::say(&format!(
+                    "the agent took {used:.2} % of the guest's CPU time, of {most} %: it keeps 1 of {of} requests, \
+                     and those that are noticed\n"
+                ));
+            }
+            Decision::Helpless => out::say(&format!(
+                "warning: the agent takes {used:.2} % of the guest's CPU time, of {most} %: to see so many requests \
+                 takes more than that, and to keep fewer of them would not help\n"
+            )),
         }
+    }
+
+    /// The part of a CPU that rows took over the last ten ticks, with as much again for writing them.
+    fn keeping(&mut self, sampler: &Sampler) -> f64 {
+        let spent_ns = u64::try_from(sampler.spent().as_nanos()).unwrap_or(u64::MAX);
+        self.spent.push_back((self.clock.monotonic_ns, spent_ns));
+        if self.spent.len() > SAMPLES + 1 {
+            self.spent.pop_front();
+        }
+        let first = self.spent.front().copied().unwrap_or_default();
+        let [ns, spent_ns] = [self.clock.monotonic_ns - first.0, spent_ns - first.1];
+        2.0 * spent_ns as f64 / ns.max(1) as f64
     }
 
     /// Which part of the requests of this time was kept; none if all were.
