@@ -37,7 +37,7 @@ pub struct Usage {
     are_met: bool,
     /// A process made a look wait: none is looked at any more.
     pub is_held_up: bool,
-    /// The processes of the last look that was one of many, when it was, and how long after it the next one is.
+    /// The processes of the last look by `look_now_and_then`, its time, and the time until the next one.
     last: Option<(Vec<u32>, Instant, Duration)>,
 }
 

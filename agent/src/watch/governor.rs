@@ -2,8 +2,8 @@
 //!
 //! Each second it takes the agent's CPU time over the last ten seconds, and decides of how many requests rows
 //! are kept and sent: all, or one of 2, 4, 8, ... chosen at random. Metrics and triggers count every request,
-//! and one that is noticed is kept in any case. What it cannot lower is what it costs to see the requests: rows
-//! are left out only as long as that helps.
+//! and one that is noticed is kept in any case. What it cannot lower is what it costs to see the requests:
+//! rows are left out only as long as that helps.
 
 use super::rate::SAMPLES;
 

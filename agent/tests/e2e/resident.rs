@@ -165,7 +165,7 @@ fn programs_that_end_at_once_are_counted() {
     agent.finish().expect(0);
 }
 
-/// Of two programs whose command lines fit, one carries the marker.
+/// Two programs have command lines that fit; the one that carries the marker is selected.
 #[test]
 fn programs_with_marks_are_selected_by_them() {
     let Some(resident) = Resident::new("resident::programs_with_marks_are_selected_by_them") else { return };

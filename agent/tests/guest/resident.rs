@@ -1,5 +1,5 @@
-//! A resident agent while the wall clock is set: what it records and notices follows the monotonic clock, what
-//! it says of times follows the wall clock of the moment.
+//! A resident agent while the wall clock is set: what it records and notices follows the monotonic clock,
+//! what it says of times follows the wall clock of the moment.
 
 use guestscope::folder::Folder;
 use nix::{

@@ -1,5 +1,5 @@
-//! What this kernel, and whoever started the agent, let the agent give up: found by asking, without giving up
-//! anything.
+//! What the agent can give up here, by this kernel and by the rights that it was started with: found by
+//! asking, without giving up anything.
 
 use std::ptr;
 

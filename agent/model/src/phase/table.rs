@@ -1,7 +1,7 @@
 //! Tables of the pairing, which looks into some ten of them for each edge.
 //!
-//! A third of its time went into the standard hash function. This one is seeded anew in each process as well,
-//! since programs choose some keys; numbers of entries are bounded besides.
+//! A fifth of the main thread's time in user space went into the standard hash function. This one is
+//! seeded anew in each process as well, since programs choose some keys; entries are bounded besides.
 
 use std::collections::{HashMap, HashSet};
 
