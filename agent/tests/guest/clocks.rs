@@ -15,14 +15,14 @@ use crate::{
     folder::Seen,
 };
 
-const HOUR_S: i64 = 3600;
+pub(crate) const HOUR_S: i64 = 3600;
 /// Time before and after each change.
 const BETWEEN: Duration = Duration::from_millis(50);
 /// Largest difference between two readings of the same clocks: they are slewed, and setting takes a system
 /// call.
 const SLACK_NS: u64 = 1_000_000_000;
 
-fn step(seconds: i64) {
+pub(crate) fn step(seconds: i64) {
     let clock = ClockId::CLOCK_REALTIME;
     let now = clock_gettime(clock).expect("it can be read");
     clock_settime(clock, now + TimeSpec::seconds(seconds)).expect("root may set it");
