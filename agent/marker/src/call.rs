@@ -91,6 +91,15 @@ pub fn end(token: u64) {
     forget(token);
 }
 
+/// The phase of `token`, which was left, ends: this thread is not inside it. 0 does nothing.
+#[cfg(feature = "tracing")]
+pub(crate) fn end_left(token: u64) {
+    if token != 0 {
+        thread::with(|thread| thread.fire(Operation::End, [token, edge::AS_BEFORE, 0, 0, 0]));
+        forget(token);
+    }
+}
+
 /// Forgets the trace of a root that has ended.
 #[inline]
 fn forget(token: u64) {
@@ -132,19 +141,26 @@ pub unsafe fn next(token: u64, name: *const u8, len: usize) -> u64 {
     // SAFETY: promised by the caller.
     let len = edge::with_source(MARKER, unsafe { edge::touch(name, len) });
     thread::with(|thread| {
-        thread.close(token);
+        let outside = thread.close(token);
+        let joined = if thread.root() == token::root(token) {
+            token
+        } else {
+            // The phase around belongs to another request, and an edge is about one.
+            thread.fire(Operation::End, [token, outside, 0, 0, 0]);
+            0
+        };
         let begun = thread.begin();
-        thread.fire(Operation::Begin, [begun, name as u64, len, 0, token]);
+        thread.fire(Operation::Begin, [begun, name as u64, len, 0, joined]);
         begun
     })
 }
 
 /// The phases of both tokens end at the same instant, `inner` within `outer`. Where one is 0, the innermost
 /// phase, each end is a separate edge: only the reader of edges can tell which phase that is, and only for
-/// one at a time.
+/// one at a time. So it is where they belong to different requests.
 #[inline]
 pub fn end_both(inner: u64, outer: u64) {
-    if inner == 0 || outer == 0 {
+    if inner == 0 || outer == 0 || token::root(inner) != token::root(outer) {
         end(inner);
         return end(outer);
     }

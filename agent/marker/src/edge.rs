@@ -17,8 +17,8 @@ pub enum Operation {
     Begin = 1,
     /// A request began: name pointer, name length in bytes, request number, scheduled time in ns (0: none).
     Request = 2,
-    /// The phase of the token ended; token 0 means the innermost of this thread. 1 or 2: the thread is inside
-    /// no phase of this library then, or inside another one. Token of a phase within it that ended here as
+    /// The phase of the token ended; token 0 means the innermost of this thread. 1, 2 or 3: the thread is
+    /// inside no phase of this library then, inside another one, or inside as many as before. Token of a phase within it that ended here as
     /// well (0: none).
     End = 3,
     /// The phase of the token is suspended: from here on it is not charged this thread's time. Other
@@ -38,6 +38,10 @@ pub enum Operation {
     /// A message of a source: text pointer, text length in bytes. The token is 0.
     Tell = 10,
 }
+
+/// First argument of an END: the thread is inside as many phases as before.
+#[cfg(feature = "tracing")]
+pub(crate) const AS_BEFORE: u64 = 3;
 
 /// The last argument of a CONTEXT for the phase itself, not its root.
 pub(crate) const OF_THE_PHASE: u64 = 1;

@@ -205,9 +205,7 @@ where
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        let token = span.extensions().get::<Kept>().map_or(0, |kept| kept.token);
-        if token != 0 {
-            call::end(token);
-        }
+        // It was left when it was exited.
+        call::end_left(span.extensions().get::<Kept>().map_or(0, |kept| kept.token));
     }
 }

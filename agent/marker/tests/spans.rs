@@ -46,12 +46,22 @@ fn nested_spans_are_nested_phases() {
     let edges = traced(|| {
         let outer = info_span!("handle", request = 7_u64, unrelated = "never read").entered();
         info_span!("decode").in_scope(|| {});
+        info_span!("answer").in_scope(|| {});
         tracing::info!("an event is no phase");
         drop(outer);
         drop(info_span!("never entered"));
     });
-    let expected =
-        ["begin 1.0 handle 7", "begin 1.1 decode 0", "leave 1.1", "end 1.1", "leave 1.0", "end 1.0"];
+    let expected = [
+        "begin 1.0 handle 7",
+        "begin 1.1 decode 0",
+        "leave 1.1",
+        "end 1.1",
+        "begin 1.2 answer 0",
+        "leave 1.2",
+        "end 1.2",
+        "leave 1.0",
+        "end 1.0",
+    ];
     assert_eq!(lines(&edges), expected);
 }
 
