@@ -28,7 +28,7 @@ pub const POWERS: std::ops::RangeInclusive<u32> = 16..=36;
 const BOUNDS: usize = 21;
 
 /// A request's name, and that of a phase in it; empty for the whole request.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The request.
     pub request: String,
@@ -64,6 +64,8 @@ pub struct Exemplar {
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     rows: BTreeMap<Key, Row>,
+    /// Room for the key that is looked for: a resident agent looks for thousands a second.
+    sought: Key,
     /// Phases that were counted as others for want of room.
     pub others: u64,
     /// Requests that statistics leave out, by reason.
@@ -141,27 +143,32 @@ impl Metrics {
         }
         for phase in &request.phases {
             let name = if phase.id == root.id { "" } else { phase.name.stored() };
-            self.row(root.name.stored(), name).add(phase, wall_offset_ns);
+            self.with_row(root.name.stored(), name, |row| row.add(phase, wall_offset_ns));
         }
         if let Some(verdict) = verdict
             && let Some(tail) = verdict.tail.filter(|tail| *tail >= Band::P90)
         {
             let cause = verdict.cause.map_or("", Cause::name);
-            *self.row(root.name.stored(), "").slow.entry((tail.name(), cause)).or_insert(0) += 1;
+            self.with_row(root.name.stored(), "", |row| {
+                *row.slow.entry((tail.name(), cause)).or_insert(0) += 1;
+            });
         }
     }
 
-    fn row(&mut self, request: &str, phase: &str) -> &mut Row {
-        let key = Key { request: request.to_owned(), phase: phase.to_owned() };
-        let is_full = self.rows.len() >= MOST && !self.rows.contains_key(&key);
+    fn with_row(&mut self, request: &str, phase: &str, change: impl FnOnce(&mut Row)) {
+        request.clone_into(&mut self.sought.request);
+        phase.clone_into(&mut self.sought.phase);
+        if let Some(row) = self.rows.get_mut(&self.sought) {
+            return change(row);
+        }
         let other = if phase.is_empty() { "" } else { OTHER_PHASES };
-        let key = if is_full {
+        let key = if self.rows.len() >= MOST {
             self.others += 1;
             Key { request: OTHER_REQUESTS.to_owned(), phase: other.to_owned() }
         } else {
-            key
+            self.sought.clone()
         };
-        self.rows.entry(key).or_default()
+        change(self.rows.entry(key).or_default());
     }
 
     /// What came since an earlier state of the same metrics.
@@ -176,6 +183,7 @@ impl Metrics {
         };
         Self {
             rows: self.rows.iter().filter_map(row).collect(),
+            sought: Key::default(),
             others: self.others.saturating_sub(earlier.others),
             left_out: self.left_out.iter().map(count).collect(),
         }
