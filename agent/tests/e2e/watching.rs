@@ -1,7 +1,9 @@
 //! A resident agent and the subject of slow requests, in a test's folder.
 
-use std::{fs, process::Stdio};
+use std::{fs, path::Path, process::Stdio};
 
+use guestscope::folder::Folder;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::{
@@ -25,11 +27,18 @@ impl Resident {
 
     /// Writes the configuration: the subject is selected by `command`.
     pub(crate) fn configure(&self, command: &str, more: &str) {
-        let (directory, socket) = (self.ground.path("watch"), self.ground.path("watch.sock"));
+        self.configure_in(&self.ground.path("watch"), command, more);
+    }
+
+    /// The same, with another directory of the agent.
+    pub(crate) fn configure_in(&self, directory: &Path, command: &str, more: &str) {
+        let socket = self.ground.path("watch.sock");
+        // On a slow machine the agent would not look at every request, and miss the one that is made slow.
+        let agent = if more.contains("[agent]") { "" } else { "[agent]\nsee_all = true\n" };
         let text = format!(
             "name = 'test'\ndirectory = '{}'\nsocket = '{}'\n\
              [[programs]]\nexecutable = '{}'\ncommand = '{command}'\n\
-             [recorder]\nsegment = '1s'\nwindow = '2m'\n{more}",
+             [recorder]\nsegment = '1s'\nwindow = '2m'\n{more}{agent}",
             directory.display(),
             socket.display(),
             subject().display()
@@ -87,6 +96,28 @@ impl Resident {
     pub(crate) fn make_slow(&self, book: &str) {
         fs::write(self.ground.path(&format!("{book}.slow")), "").expect("the folder is ours");
         eventually("a slow request", || (!self.ground.path(&format!("{book}.slow")).exists()).then_some(()));
+    }
+
+    /// Starts another agent after the first one was killed: an incident that is asked for then has requests of
+    /// both, and between them those that nobody saw.
+    pub(crate) fn check_next_has_what_was_recorded(&self) {
+        self.wait_for("book", 100);
+        let agent = self.watch("next", &[]);
+        self.wait_until_seen(100);
+        assert_eq!(self.ctl("trigger")["triggered"], true);
+        let path = eventually("it was kept", || {
+            let list = self.ctl("incidents");
+            let asked = list.as_array()?.iter().find(|one| one["trigger"] == "asked for")?;
+            asked["folder"].as_str().filter(|path| !path.is_empty()).map(str::to_owned)
+        });
+        let folder = Folder::open(path).expect("it is a run folder");
+        let requests = folder.requests().expect("it has some").map(|one| one.expect("it is whole"));
+        let numbers: Vec<u64> = requests.map(|one| one.root().request).collect();
+        // The kill cost what was seen in its last second, and the time until the next one watched.
+        let gap = numbers.windows(2).map(|two| two[1].saturating_sub(two[0])).max();
+        assert!(numbers.len() > 200 && gap >= Some(50), "{} requests, gap {gap:?}", numbers.len());
+        agent.signal(Signal::SIGTERM);
+        agent.finish().expect(0);
     }
 
     /// The incidents, the newest first, once there are so many that are complete.

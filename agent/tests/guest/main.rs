@@ -28,4 +28,5 @@ mod running;
 #[path = "../e2e/truth/mod.rs"]
 mod truth;
 #[path = "../e2e/watching.rs"]
+#[expect(dead_code, reason = "the end-to-end tests use more of it")]
 mod watching;

@@ -1,16 +1,19 @@
 //! A resident agent while the wall clock is set: what it records and notices follows the monotonic clock,
 //! what it says of times follows the wall clock of the moment.
 
+use std::path::Path;
+
 use guestscope::folder::Folder;
 use nix::{
     sys::{signal::Signal, time::TimeValLike as _},
     time::{ClockId, clock_gettime},
+    unistd::sync,
 };
 
 use crate::{
     clocks::{HOUR_S, step},
     disposable::is_ours,
-    ground::eventually,
+    ground::{eventually, skipped, variable},
     watching::{Resident, SLOW},
 };
 
@@ -59,6 +62,57 @@ fn steps_of_the_wall_clock_cost_a_resident_agent_nothing() {
     for key in ["kernel_edges", "pairing_edges_lost"] {
         assert!(status["losses"][key].is_null(), "{status}");
     }
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
+}
+
+/// The machine starts anew without a warning. The agent of the next boot starts in the directory of the first
+/// one, whose files are as far on the disk as the kernel had written them; what was kept before is still there.
+#[test]
+fn a_reboot_in_the_middle_costs_the_last_seconds() {
+    let test = "resident::a_reboot_in_the_middle_costs_the_last_seconds";
+    if !is_ours(test) {
+        return;
+    }
+    if variable("GUESTSCOPE_REBOOTS").is_none() {
+        return skipped(test, "only in the guest that may start anew");
+    }
+    let Some(resident) = Resident::new(test) else { return };
+    // On the disk: the folder of a test is in memory here.
+    let place = Path::new("/var/tmp/rebooted");
+    let is_second = place.exists();
+    std::fs::create_dir_all(place).expect("there is room");
+    sync();
+    resident.configure_in(&place.join("watch"), "*spikes*", &format!("{SLOW}{AT_ONCE}"));
+    let agent = resident.watch("agent", &[]);
+    let program = resident.program("book");
+    resident.wait_until_seen(300);
+    resident.make_slow("book");
+    let list = resident.incidents(if is_second { 2 } else { 1 });
+    if !is_second {
+        sync();
+        resident.wait_for("book", 1000);
+        // SAFETY: takes no pointers. It does not write what is cached.
+        unsafe { libc::reboot(libc::RB_AUTOBOOT) };
+        unreachable!("the machine starts anew");
+    }
+    assert_eq!(list.len(), 2, "{list:?}");
+    for incident in &list {
+        let path = incident["folder"].as_str().expect("it was kept");
+        let folder = Folder::open(path).expect("it is a run folder");
+        let requests = folder.requests().expect("it has some").map(|one| one.expect("it is whole"));
+        let slow = requests.filter(|request| request.root().duration_ns >= 400_000_000).count();
+        assert_eq!(slow, 1, "its own slow one, and none of the other boot");
+    }
+    let boots: Vec<String> = list
+        .iter()
+        .filter_map(|one| Folder::open(one["folder"].as_str()?).ok())
+        .map(|folder| folder.manifest().boot_id.clone())
+        .collect();
+    assert!(boots.len() == 2 && boots[0] != boots[1], "{boots:?}");
+    let status = resident.ctl("status");
+    assert_eq!((&status["rows_lost"], &status["incidents_failed"]), (&0.into(), &0.into()), "{status}");
     agent.signal(Signal::SIGTERM);
     agent.finish().expect(0);
     drop(program);

@@ -71,6 +71,8 @@ impl Answers {
             _ if text == READY => {}
             Some(("up", rest)) => {
                 let (up_s, release) = rest.split_once(' ').unwrap_or((rest, ""));
+                // A guest that has started anew begins its job again.
+                self.steps.clear();
                 self.up_s = up_s.parse().ok();
                 self.release = Some(release.to_owned());
             }

@@ -19,7 +19,7 @@ use super::{
     debian::Image,
     emulator,
     initramfs::Archive,
-    matrix::{Architecture, Row},
+    matrix::{Architecture, Outside},
     payload::{MOUNTED, Payload},
     restorer::Restorer,
     stopper::Stopper,
@@ -53,36 +53,6 @@ pub(crate) enum Model {
     Usual,
     /// QEMU's microvm: no PCI, no firmware of a PC.
     Micro,
-}
-
-/// What is done to a guest from outside when it asks over its third serial port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outside {
-    Nothing,
-    /// Stop it for a while.
-    Stop,
-    /// Save it, and restore it by another QEMU.
-    Restore,
-}
-
-impl Outside {
-    /// The choice for a row.
-    pub(crate) fn of(row: &Row) -> Self {
-        match (row.stopped, row.restored) {
-            (true, _) => Self::Stop,
-            (false, true) => Self::Restore,
-            (false, false) => Self::Nothing,
-        }
-    }
-
-    /// Variable that tells programs in the guest where to ask.
-    fn variable(self) -> Option<&'static str> {
-        match self {
-            Self::Nothing => None,
-            Self::Stop => Some("GUESTSCOPE_STOPPER"),
-            Self::Restore => Some("GUESTSCOPE_RESTORER"),
-        }
-    }
 }
 
 /// One program to run in a guest or on this machine.
@@ -199,7 +169,7 @@ impl Guest<'_> {
         let mut qemu = self.qemu(&initramfs, &kernel_log);
         let run = Run { step, log: &log, limit: self.limit };
         let finished = match self.outside {
-            Outside::Nothing => run.finish(&mut qemu),
+            Outside::Nothing | Outside::Reboot => run.finish(&mut qemu),
             Outside::Stop => {
                 let stopper = Stopper::listen(&logs(xtask), self.name)?;
                 qemu.args(stopper.arguments()).args(["-serial", "chardev:stopper"]);
@@ -309,7 +279,7 @@ fn environment(programs: &Path, outside: Outside) -> BTreeMap<String, String> {
         // Tests that would harm an ordinary machine check this variable.
         ("GUESTSCOPE_DISPOSABLE", "1".to_owned()),
     ];
-    let line = outside.variable().map(|name| (name, "/dev/ttyS2".to_owned()));
+    let line = outside.variable().map(|(name, value)| (name, value.to_owned()));
     // Numbers of faults and tempests for the tests, if the user asked for more.
     let asked = ["GUESTSCOPE_REPETITIONS", "GUESTSCOPE_TEMPESTS"];
     let asked = asked.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));

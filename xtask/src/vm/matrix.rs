@@ -72,13 +72,9 @@ pub(crate) struct Row {
     pub(crate) hide_btf: bool,
     #[serde(default)]
     pub(crate) unprivileged: bool,
-    /// Whether its clocks are real, so that it notices when it is stopped from outside; only those tests run.
+    /// What is done to it from outside; only tests of that run.
     #[serde(default)]
-    pub(crate) stopped: bool,
-    /// Whether it is saved and restored by another QEMU on request; only that test runs, and only in the long
-    /// form.
-    #[serde(default)]
-    pub(crate) restored: bool,
+    pub(crate) outside: Outside,
     /// The fidelity that `guestscope doctor` must find.
     pub(crate) fidelity: String,
     /// Virtual CPUs.
@@ -94,6 +90,47 @@ pub(crate) struct Row {
     /// short form decides.
     #[serde(default)]
     pub(crate) tested: bool,
+}
+
+/// What is done to a guest from outside when it asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outside {
+    #[default]
+    Nothing,
+    /// It is stopped for a while. Its clocks are real, so that it notices.
+    Stop,
+    /// It is saved, and restored by another QEMU; in the long form alone.
+    Restore,
+    /// It may start anew, with its disk as it was then; in the long form alone.
+    Reboot,
+}
+
+impl Outside {
+    /// Variable that tells programs in the guest, and where they ask.
+    pub(crate) fn variable(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Nothing => None,
+            Self::Stop => Some(("GUESTSCOPE_STOPPER", "/dev/ttyS2")),
+            Self::Restore => Some(("GUESTSCOPE_RESTORER", "/dev/ttyS2")),
+            Self::Reboot => Some(("GUESTSCOPE_REBOOTS", "1")),
+        }
+    }
+
+    /// The tests that run, where these are not all.
+    pub(crate) fn tests(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Stop => Some("pauses"),
+            Self::Restore => Some("restored"),
+            Self::Reboot => Some("a_reboot"),
+        }
+    }
+
+    /// Whether it takes so long that the short form leaves it out.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, Self::Restore | Self::Reboot)
+    }
 }
 
 fn two() -> u8 {
@@ -135,15 +172,11 @@ impl Matrix {
             let same = matrix.rows.iter().filter(|other| other.name == row.name);
             ensure!(same.count() == 1, "two rows of one name: {}", row.name);
             ensure!(
-                kernel.is_some() || !(row.hide_btf || row.unprivileged || row.stopped || row.restored),
+                kernel.is_some() || !(row.hide_btf || row.unprivileged || row.outside != Outside::Nothing),
                 "row {}: the machine that runs this is left as it is",
                 row.name
             );
         }
-        ensure!(
-            matrix.rows.iter().all(|row| !(row.stopped && row.restored)),
-            "a guest has one line to the outside: either stopped or restored"
-        );
         for kernel in &matrix.kernels {
             ensure!(kernel.package.matches('*').count() == 1, "kernel {}: one `*`", kernel.name);
         }
@@ -182,7 +215,7 @@ mod tests {
         false
     )]
     #[case::here_restored(
-        "[[row]]\nname = 'r'\nrestored = true\nfidelity = 'full'\nsupported = true\n",
+        "[[row]]\nname = 'r'\noutside = 'restore'\nfidelity = 'full'\nsupported = true\n",
         false
     )]
     fn rows_name_kernels_and_nothing_unknown(#[case] row: &str, #[case] good: bool) {

@@ -31,7 +31,7 @@ use nix::unistd::geteuid;
 use self::{
     answers::{Doctor, Said},
     debian::Image,
-    guest::{Guest, Machine, Outside, Task},
+    guest::{Guest, Machine, Task},
     matrix::{Architecture, Kernel, Matrix, Row},
     payload::Payload,
     report::{Outcome, Seen},
@@ -124,7 +124,7 @@ impl Grounds<'_> {
             user: row.unprivileged.then_some(NOBODY),
             cpus: row.cpus,
             is_timed: true,
-            outside: Outside::of(row),
+            outside: row.outside,
             limit: limit * if Architecture::here() == Some(image.architecture) { 1 } else { FOREIGN },
             ..Guest::plain(image, payload, &row.name)
         };
@@ -197,7 +197,7 @@ impl Guests {
         let started = Instant::now();
         let mut outcomes = Vec::new();
         // The short form leaves out what would take as long as the long form.
-        for mut row in self.rows.into_iter().filter(|row| !(options.short && row.restored)) {
+        for mut row in self.rows.into_iter().filter(|row| !(options.short && row.outside.is_long())) {
             row.supported &= options.short || row.tested || !row.is_full();
             let is_late = options.limit.is_some_and(|limit| started.elapsed() > limit);
             let seen = if is_late {
@@ -244,19 +244,10 @@ fn tasks(row: &Row, options: &Options) -> Vec<Task> {
         return tasks;
     }
     tasks.push(task("programs", "programs", &[], SHORT));
-    if row.stopped {
-        // Its clocks depend on this machine's load, so its other tests would mean little.
-        tasks.push(task("faults", "debug/deps/guest", &["--show-output", "pauses"], TESTS));
-        return tasks;
-    }
-    if row.restored {
-        // After the first test the guest belongs to another virtual machine.
-        tasks.push(task(
-            "faults",
-            "debug/deps/guest",
-            &["--show-output", "--test-threads=1", "restored"],
-            TESTS,
-        ));
+    if let Some(tests) = row.outside.tests() {
+        // The clocks of these guests depend on this machine's load, so its other tests would mean little.
+        let words = ["--show-output", "--test-threads=1", tests];
+        tasks.push(task("faults", "debug/deps/guest", &words, TESTS));
         return tasks;
     }
     // One test at a time: they count kernel events, and load the machine on purpose.

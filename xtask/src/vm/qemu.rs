@@ -5,8 +5,8 @@ use std::{path::Path, process::Command, thread, time::Duration};
 
 use super::{
     emulator::{RESULTS, SHARED, WORK, emulator},
-    guest::{Guest, Machine, Model, Outside},
-    matrix::Architecture,
+    guest::{Guest, Machine, Model},
+    matrix::{Architecture, Outside},
 };
 
 /// Time over which this machine's time stamp counter is measured, for an error of at most 10^-6.
@@ -18,7 +18,10 @@ impl Guest<'_> {
         let mut qemu = self.start(emulator(self.image.architecture).0);
         self.machine_words(&mut qemu);
         let (cpus, memory) = (self.cpus.to_string(), self.memory_mb.to_string());
-        qemu.args(["-smp", &cpus, "-m", &memory, "-nodefaults", "-display", "none", "-no-reboot"]);
+        qemu.args(["-smp", &cpus, "-m", &memory, "-nodefaults", "-display", "none"]);
+        if self.outside != Outside::Reboot {
+            qemu.arg("-no-reboot");
+        }
         qemu.arg("-kernel").arg(self.image.kernel()).arg("-initrd").arg(initramfs);
         qemu.args(["-append", &self.kernel_words()]);
         // Writes of a guest to this disk are dropped when it ends.
@@ -153,8 +156,8 @@ mod tests {
     use super::drive;
     use crate::vm::{
         debian::Image,
-        guest::{Guest, Machine, Model, Outside},
-        matrix::Architecture,
+        guest::{Guest, Machine, Model},
+        matrix::{Architecture, Outside},
         payload::Payload,
     };
 
@@ -177,7 +180,7 @@ mod tests {
             shared: Some(Path::new("/s")),
             ..Guest::plain(&image, &payload, "lab")
         };
-        assert_eq!(guest.outside, Outside::Nothing);
+        assert_eq!(guest.outside, Outside::Nothing, "it ends when its kernel does");
         let command = guest.qemu(Path::new("/i"), Path::new("/l"));
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
@@ -196,7 +199,10 @@ mod tests {
     ) {
         let line = line(machine, model);
         assert!(line.starts_with("taskset --cpu-list 0-1 qemu-system-x86_64 "), "{line}");
-        assert!(line.contains(disk) && line.contains("readonly=on,file=/s"), "{line}");
+        assert!(
+            line.contains(" -no-reboot ") && line.contains(disk) && line.contains("readonly=on,file=/s"),
+            "{line}"
+        );
         assert_eq!(line.contains("-machine microvm,"), model == Model::Micro, "{line}");
         assert_eq!(line.contains("tsc_early_khz="), is_told_its_rate, "{line}");
         assert_eq!(line.contains("no_timer_check"), machine == Machine::Emulated, "{line}");

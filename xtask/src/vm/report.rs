@@ -229,7 +229,7 @@ mod tests {
         test::libtest::Tally,
         vm::{
             answers::{Doctor, Program},
-            matrix::Row,
+            matrix::{Outside, Row},
         },
     };
 
@@ -238,8 +238,7 @@ mod tests {
             name: name.to_owned(),
             kernel: Some("k".to_owned()),
             hide_btf: false,
-            stopped: false,
-            restored: false,
+            outside: Outside::Nothing,
             unprivileged: false,
             fidelity: "full".to_owned(),
             cpus: 2,

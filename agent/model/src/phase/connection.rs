@@ -155,7 +155,7 @@ impl Pairing {
     pub(super) fn finish_held(&mut self, id: u64) {
         self.unstack(id, true, None);
         if let Some(open) = self.open.remove(&id) {
-            self.retire(*open, Ending::Ended);
+            self.retire(open, Ending::Ended);
         }
     }
 

@@ -30,7 +30,7 @@ use super::{
     threads::Threads,
     turns::Turns,
     unfinished::Unended,
-    values::{Ending, Mark, PairingLosses, Phase},
+    values::{Ending, Mark, PairingLosses},
 };
 use crate::record::Record;
 use crate::untrusted::Untrusted;
@@ -190,7 +190,7 @@ impl Pairing {
         let state = self.threads.meet(thread, record.ledger.slot);
         let number = (record.operation >> 32) as u32;
         let is_numbered = instance != KERNEL_INSTANCE || number != UNNUMBERED;
-        match if is_numbered { state.edge(instance, number) } else { Sequence::Next } {
+        match if is_numbered { state.edge(instance, number, record.left_out) } else { Sequence::Next } {
             Sequence::Next => {}
             Sequence::Before(edges) => self.losses.edges_before += edges,
             Sequence::Lost(edges) => {
@@ -304,10 +304,10 @@ impl Pairing {
         self.unstack(id, true, Some(now));
         let Some(mut open) = self.open.remove(&id) else { return };
         open.settle(now);
-        self.retire(*open, ending);
+        self.retire(open, ending);
     }
 
-    pub(super) fn retire(&mut self, mut open: OpenPhase, ending: Ending) {
+    pub(super) fn retire(&mut self, mut open: Box<OpenPhase>, ending: Ending) {
         let waiting = std::mem::take(&mut open.beside);
         self.end_beside(open.phase.id, &waiting);
         if self.keys.get(&open.key) == Some(&open.phase.id) {
@@ -323,14 +323,13 @@ impl Pairing {
         let (root, tgid, was_none) = (open.root, open.key.tgid, open.was_none);
         open.finish(ending);
         // Activity after the last send is not counted.
-        let helpers = match (&open.held, open.children) {
+        open.phase.helpers = match (&open.held, open.children) {
             (Some(held), 0) => held.helpers(),
             _ => helped(&self.helpers, &self.waits, &open),
         };
-        let phase = Phase { helpers, ..open.phase };
-        self.landed(tgid, phase.id);
+        self.landed(tgid, open.phase.id);
         let Some(request) = self.requests.get_mut(&root) else { return };
-        request.add(phase);
+        request.add(open.phase);
         request.open -= 1;
         if request.open == 0
             && let Some(request) = self.requests.remove(&root)
@@ -361,6 +360,6 @@ impl Pairing {
         }
         let Some(mut open) = self.open.remove(&id) else { return };
         open.abandon(time_ns);
-        self.retire(*open, ending);
+        self.retire(open, ending);
     }
 }
