@@ -70,9 +70,13 @@ mod starts;
 #[cfg(target_arch = "bpf")]
 mod steal;
 #[cfg(target_arch = "bpf")]
+mod sum;
+#[cfg(target_arch = "bpf")]
 mod taken;
 #[cfg(target_arch = "bpf")]
 mod task;
+#[cfg(target_arch = "bpf")]
+mod thinning;
 #[cfg(target_arch = "bpf")]
 mod topology;
 #[cfg(target_arch = "bpf")]

@@ -9,7 +9,7 @@ use aya_ebpf::{
 };
 use guestscope_contract::{
     Beside, CALLS, COMM_BYTES, Counter, EdgeRecord, GPU_MAJORS, Position, QueueRecord, SLOTS, SPIN_LIBRARIES,
-    SPINNERS, SpinCode, TIDS, Turns,
+    SPINNERS, SpinCode, TIDS, Thinning, Turns, UNSEEN_ROOTS, UnseenRoot,
     connection::{CONNECTIONS_MOST, PATH_ROOM, PORT_WORDS, WATCHES, Watch},
     helpers::{Outside, Process},
     ledger::Ledger,
@@ -88,6 +88,8 @@ globals! {
     WAIT_THRESHOLD_NS
     // Whether to tell of programs that untracked threads execute; the file in a linux_binprm.
     TELLS_STARTS OFFSET_BINPRM_FILE
+    // Whether requests may be left out.
+    MAY_THIN
     // The agent's PID namespace: device and inode of its file; 0 if unknown.
     PID_NAMESPACE_DEVICE PID_NAMESPACE_INODE
     // Bytes waiting in a ring above which its reader is woken at once.
@@ -247,6 +249,14 @@ pub(crate) static WAITS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 /// where nobody wants to know.
 #[map]
 pub(crate) static STARTS: RingBuf = RingBuf::with_byte_size(64 << 10, 0);
+
+/// The part of the requests that is handed over. Written by the agent at any time.
+#[map]
+pub(crate) static THINNING: Array<Thinning> = Array::with_max_entries(1, 0);
+
+/// Open requests that are not handed over. Those that never end are forgotten first.
+#[map]
+pub(crate) static UNSEEN: LruHashMap<UnseenRoot, u8> = LruHashMap::with_max_entries(UNSEEN_ROOTS, 0);
 
 /// Counters of the kernel side about itself, by [`Counter`].
 #[map]

@@ -1,4 +1,4 @@
-//! The threads of a process, and the sum over them that an edge carries.
+//! The threads of a process, which `sum` adds up for an edge.
 //!
 //! A thread joins where its ledger is made and leaves where it ends; in between nothing is written here, so a
 //! switch costs nothing. Threads of one process are born and end on several CPUs at once: a place is claimed
@@ -9,16 +9,15 @@ use core::arch::asm;
 
 use aya_ebpf::{bindings::BPF_NOEXIST, helpers::bpf_ktime_get_ns};
 use guestscope_contract::{
-    ACCOUNTS, Account, Counter, EDGE_HELPERS_TORN, EdgeRecord,
-    helpers::{self, MEMBERS, NO_PLACE, Outside, Process, Reading},
+    ACCOUNTS,
+    helpers::{MEMBERS, NO_PLACE, Outside, Process},
     ledger::Ledger,
 };
 
 use crate::{
-    emit::count,
-    maps::{FREE_PROCESSES, LEDGERS, OUTSIDE, PLACES, PROCESS_OF, PROCESSES, STAGES},
+    maps::{FREE_PROCESSES, OUTSIDE, PLACES, PROCESS_OF, PROCESSES},
     memory::add,
-    quota, untracked, words,
+    untracked, words,
 };
 
 macro_rules! read {
@@ -26,6 +25,7 @@ macro_rules! read {
         core::ptr::read_volatile(&raw const (*$of).$field)
     };
 }
+pub(crate) use read;
 
 /// The thread of this new ledger joins its process.
 #[inline(always)]
@@ -66,7 +66,7 @@ pub(crate) fn join(ledger: &mut Ledger) {
 }
 
 /// Words of the bit mask of a process's places.
-const WORDS: usize = MEMBERS / 64;
+pub(crate) const WORDS: usize = MEMBERS / 64;
 /// Threads born at one instant that may all want one place, in each word.
 const ATTEMPTS: u32 = 4;
 /// Marks a process slot that was freed in the meantime.
@@ -127,7 +127,7 @@ fn number_of(bit: u64) -> u32 {
 }
 
 #[inline(always)]
-fn taken(process: *mut Process, word: usize) -> *mut u64 {
+pub(crate) fn taken(process: *mut Process, word: usize) -> *mut u64 {
     // SAFETY: the mask keeps the index inside the array.
     unsafe { (&raw mut (*process).taken).cast::<u64>().add(word & (WORDS - 1)) }
 }
@@ -138,7 +138,7 @@ fn key(number: u32, place: u32) -> u32 {
 }
 
 #[inline(always)]
-fn member(process: *mut Process, place: u32) -> *mut u16 {
+pub(crate) fn member(process: *mut Process, place: u32) -> *mut u16 {
     // SAFETY: the mask keeps the index inside the list.
     unsafe { (&raw mut (*process).members).cast::<u16>().add((place & (MEMBERS as u32 - 1)) as usize) }
 }
@@ -272,102 +272,6 @@ pub(crate) unsafe fn program(ledger: *const Ledger) -> u64 {
         };
         replaced << 32 | u64::from(read!(ledger.tgid))
     }
-}
-
-/// Sums the process into a staged edge, whose ledger is corrected and whose flags are set, and records the
-/// edge's effect on its own thread: by its `head`, and by the number of phases that have `ended` as well, of
-/// which the thread was inside more.
-///
-/// # Safety
-/// `stage` must point to a whole record in a map value.
-#[inline(always)]
-pub(crate) unsafe fn edge(stage: *mut EdgeRecord, now_ns: u64, head: u64, ended: u16) {
-    // SAFETY: the caller's.
-    unsafe {
-        let sum = &raw mut (*stage).helpers;
-        let number = u32::from((*stage).ledger.process);
-        let Some(process) = PROCESSES.get_ptr_mut(number) else { return };
-        let Some(own) = OUTSIDE.get_ptr_mut(u32::from((*stage).ledger.slot)) else { return };
-        let left = read!(process.left);
-        let mut account = 0;
-        while account < ACCOUNTS {
-            let ended = (&raw const (*process).ended).cast::<u64>().add(account);
-            let mut ns = core::ptr::read_volatile(ended);
-            // A thread that no other edge can see would come and go with its own edges.
-            if (*stage).ledger.place != NO_PLACE {
-                ns = ns.wrapping_add((*own).share(&(*stage).ledger, now_ns, account));
-            }
-            (*sum).accounts[account] = ns;
-            account += 1;
-        }
-        let first = (*stage).arguments[0];
-        if (*own).depth > ended {
-            (*own).depth -= ended;
-        }
-        (*own).edge(head, (*stage).token, first, &(*stage).ledger, now_ns);
-        (*sum).threads = 1;
-        (*sum).unlisted = if number == 0 { 1 } else { read!(process.unlisted) as u32 };
-        let own_slot = (*stage).ledger.slot;
-        let mut flags = 0;
-        let mut word = 0;
-        while word < WORDS {
-            let mut rest = core::ptr::read_volatile(taken(process, word));
-            let mut place = word as u32 * 64;
-            while place < (word as u32 + 1) * 64 && rest != 0 {
-                if rest & 1 != 0 {
-                    let slot = core::ptr::read_volatile(member(process, place));
-                    if slot != 0 && slot != own_slot {
-                        flags |= add_member(u32::from(own_slot), u32::from(slot), now_ns);
-                    }
-                }
-                rest >>= 1;
-                place += 1;
-            }
-            word += 1;
-        }
-        if flags != 0 || read!(process.leaving) != left {
-            (*stage).header.flags |= EDGE_HELPERS_TORN;
-            count(Counter::TornSum);
-        }
-    }
-}
-
-/// Adds the thread of a slot to the sum in the stage of another one: 0, or 1 if it was being written.
-///
-/// A function that the verifier checks once, not at each of 128 calls (5.6 and later): edges took 150,000
-/// instructions for it. So it takes numbers alone; pointers would need 5.12.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub(crate) extern "C" fn add_member(stage: u32, slot: u32, now_ns: u64) -> u64 {
-    let Some(stage) = STAGES.get_ptr_mut(stage) else { return 1 };
-    let Some(ledger) = LEDGERS.get_ptr(slot) else { return 1 };
-    let Some(outside) = OUTSIDE.get_ptr(slot) else { return 1 };
-    // SAFETY: values of maps. The stage belongs to the thread that runs this.
-    unsafe {
-        let sum = &raw mut (*stage).helpers;
-        let sequence = read!(ledger.sequence);
-        let mut reading = helpers::add(sum, ledger, outside, now_ns);
-        if reading == Reading::Torn {
-            reading = helpers::add(sum, ledger, outside, now_ns);
-        }
-        match reading {
-            Reading::Torn => return 1,
-            Reading::Added => {}
-            Reading::Limited(open_ns) => {
-                let throttled_ns = quota::open_ns(ledger, open_ns);
-                // Its wait may have ended, and another one begun.
-                if read!(ledger.sequence) != sequence {
-                    return 1;
-                }
-                let runq = &mut (*sum).accounts[Account::Runq as usize];
-                *runq = runq.wrapping_sub(throttled_ns);
-                let throttled = &mut (*sum).accounts[Account::Throttled as usize];
-                *throttled = throttled.wrapping_add(throttled_ns);
-            }
-        }
-        (*sum).threads += 1;
-    }
-    0
 }
 
 /// A sample met a thread on a CPU.

@@ -17,6 +17,7 @@ use crate::{
     maps::{STAGES, WAIT_THRESHOLD_NS, WAKERS},
     origin, process,
     task::{self, Numbers},
+    thinning,
 };
 
 /// Whether a time is long enough to be handed over.
@@ -70,7 +71,7 @@ pub(crate) fn ended(
     left_cpu: u16,
     now_ns: u64,
 ) {
-    if ledger.state != RUNNING || !is_long(ledger, now_ns) {
+    if ledger.state != RUNNING || !is_long(ledger, now_ns) || thinning::is_unseen(ledger.slot) {
         return;
     }
     emit::wait(|record: *mut WaitRecord| {
@@ -146,4 +147,5 @@ pub(crate) fn forget_edges(slot: u32) {
         // SAFETY: a record in a map value, of the thread that runs this program or of one that does not run.
         unsafe { core::ptr::write_volatile(&raw mut (*stage).operation, 0) };
     }
+    thinning::forget_edges(slot);
 }

@@ -44,6 +44,14 @@ pub(super) fn status(status: &Status) -> String {
             ),
         ),
     ];
+    if (f64::MIN_POSITIVE..1.0).contains(&status.seen_part) || status.requests_unseen > 0 {
+        let part = match (1.0 / status.seen_part.max(f64::MIN_POSITIVE)).round() {
+            1.0 => "all requests".to_owned(),
+            of => format!("1 of {of} requests: else the agent takes too much"),
+        };
+        let unseen = counted(status.requests_unseen, "was", "were");
+        lines.push(row("looks at", &format!("{part}; so far {unseen} not looked at")));
+    }
     if (f64::MIN_POSITIVE..1.0).contains(&status.kept_part) {
         let of = (1.0 / status.kept_part).round();
         lines.push(row(

@@ -6,6 +6,7 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
     path::Path,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use guestscope_contract::ledger::Ledger;
@@ -42,6 +43,8 @@ pub(crate) struct Feed {
     pub(crate) functions: Option<Arc<Functions>>,
     /// Drivers of graphics processors, whose calls are waited for.
     pub(crate) drivers: Option<Arc<Drivers>>,
+    /// Time that reading and pairing took.
+    pub(crate) spent: Duration,
 }
 
 impl Feed {
@@ -51,7 +54,7 @@ impl Feed {
     }
 
     fn split(&mut self) -> (&mut Code, KernelSide<'_>) {
-        let Self { loaded, pump, pairing, code, functions, drivers, pauses: _ } = self;
+        let Self { loaded, pump, pairing, code, functions, drivers, pauses: _, spent: _ } = self;
         let (functions, drivers) = (functions.as_ref(), drivers.as_ref());
         (code, KernelSide { loaded, pump, pairing, functions, drivers })
     }
@@ -68,7 +71,10 @@ impl RecordSource for Feed {
     const LAST_DRAINS: u32 = 20;
 
     fn take_in(&mut self) -> bool {
-        !empty(&mut self.pump, &mut self.pairing)
+        let begin = Instant::now();
+        let has_more = !empty(&mut self.pump, &mut self.pairing);
+        self.spent += begin.elapsed();
+        has_more
     }
 
     /// Beats are read after the edges: an edge that ends a phase after a pause follows the late beat of its

@@ -30,7 +30,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// `part` of all requests, more than 0 and at most 1.
+    /// `part` of all requests, at most 1; none of them for 0.
     pub(crate) const fn new(part: f64) -> Self {
         Self { part, kept: 0, left_out: 0, spent: Duration::ZERO }
     }
@@ -45,6 +45,11 @@ impl Sampler {
     pub(crate) fn count(&mut self, is_kept: bool) {
         self.kept += u64::from(is_kept);
         self.left_out += u64::from(!is_kept);
+    }
+
+    /// So many requests were not even looked at.
+    pub(crate) fn count_unseen(&mut self, requests: u64) {
+        self.left_out += requests;
     }
 
     /// Requests so far: kept, and left out.

@@ -77,14 +77,14 @@ pub(crate) struct Extras {
     pub(crate) visits: bool,
     /// Requests that sources mark begin when they came in.
     pub(crate) arrivals: bool,
-    /// Tell of programs that others execute.
-    pub(crate) starts: bool,
+    /// The agent stays: tell of programs that others execute, and leave requests out where it is told to.
+    pub(crate) stays: bool,
 }
 
 /// Loads the kernel side.
 pub(crate) fn load(observation: &Observation, extras: Extras) -> Result<Loaded, loader::LoadError> {
     descriptors::check_for_kernel_side()?;
-    let Extras { visits, arrivals, starts } = extras;
+    let Extras { visits, arrivals, stays } = extras;
     loader::load(&LoadOptions {
         slots: observation.max_threads,
         log: observation.kernel_log,
@@ -96,7 +96,8 @@ pub(crate) fn load(observation: &Observation, extras: Extras) -> Result<Loaded, 
         gpus: None,
         requests: observation.requests.clone(),
         arrivals,
-        starts,
+        starts: stays,
+        thins: stays,
     })
 }
 
@@ -161,6 +162,7 @@ impl Begun {
             code: Code::default(),
             functions,
             drivers,
+            spent: Duration::ZERO,
         })
     }
 

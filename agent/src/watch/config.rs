@@ -138,6 +138,9 @@ impl Config {
         if recorder.keep.0 < LEAST_BYTES || incidents.keep.0 < LEAST_BYTES {
             return Err(Wrong::new("recorder.keep, incidents.keep: less than 16MiB"));
         }
+        if !recorder.rows && !triggers.is_empty() {
+            return Err(Wrong::new("triggers: nothing can be kept where recorder.rows is false"));
+        }
         if incidents.per_hour == 0 {
             return Err(Wrong::new("incidents.per_hour: must be at least 1"));
         }
@@ -164,7 +167,7 @@ impl Config {
         Ok(Observation {
             name: Some(self.name.clone()),
             no_args: false,
-            sample: None,
+            sample: (!self.recorder.rows).then_some(0.0),
             keep: None,
             output: self.directory.join("recorder"),
             otlp,
@@ -186,8 +189,11 @@ impl Config {
         self.observation().ok()
     }
 
-    /// Triggers: those given, else one that works everywhere.
+    /// Triggers: those given, else one that works everywhere; none where nothing is kept.
     pub(super) fn triggers(&self) -> Vec<Trigger> {
+        if !self.recorder.rows {
+            return Vec::new();
+        }
         if self.triggers.is_empty() { vec![Trigger::usual()] } else { self.triggers.clone() }
     }
 
@@ -198,11 +204,9 @@ impl Config {
         fixed(self) != fixed(new) || self.recorder != new.recorder || self.metrics != new.metrics
     }
 
-    /// What it means, for people.
-    pub(super) fn told(&self) -> String {
-        let mut lines = vec!["observes programs that fit any of these:".to_owned()];
-        lines.extend(self.programs.iter().map(|program| format!("  {program}")));
-        lines.push("keeps an incident when:".to_owned());
+    /// What is kept, for people.
+    fn kept(&self) -> Vec<String> {
+        let mut lines = vec!["keeps an incident when:".to_owned()];
         lines.extend(self.triggers().iter().map(|trigger| format!("  {trigger}")));
         let Recorder { window, keep, .. } = &self.recorder;
         lines.push(format!("records the last {window}, at most {keep}, in {}", self.directory.shown()));
@@ -211,7 +215,20 @@ impl Config {
             "an incident has {before} before and {after} after what was noticed; at most {per_hour} an hour and \
              {keep}; alike ones within {alike_for} are counted"
         ));
-        lines.push(format!("may take {} % of the guest's CPU time", self.agent.cpu_percent));
+        lines
+    }
+
+    /// What it means, for people.
+    pub(super) fn told(&self) -> String {
+        let mut lines = vec!["observes programs that fit any of these:".to_owned()];
+        lines.extend(self.programs.iter().map(|program| format!("  {program}")));
+        if self.recorder.rows {
+            lines.extend(self.kept());
+        } else {
+            lines.push("keeps no rows and no incidents: metrics, `ctl status` and `top` alone".to_owned());
+        }
+        let more = if self.agent.see_all { ", and more to look at every request" } else { "" };
+        lines.push(format!("may take {} % of the guest's CPU time{more}", self.agent.cpu_percent));
         lines.extend(self.metrics.listen.map(|at| format!("gives metrics out at http://{at}/metrics")));
         let pushed = self.metrics.otlp.as_deref().map(Untrusted::from);
         lines.extend(pushed.map(|at| format!("pushes metrics to {at}")));

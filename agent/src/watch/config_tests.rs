@@ -42,6 +42,18 @@ fn the_least_configuration_has_a_trigger() {
     insta::assert_snapshot!(read(PROGRAM).expect("it is right").told());
 }
 
+#[test]
+fn a_configuration_without_rows_has_no_trigger() {
+    let config = read(&format!("{PROGRAM}[recorder]\nrows = false\n")).expect("it is right");
+    assert!(config.triggers().is_empty());
+    insta::assert_snapshot!(config.told(), @r"
+    observes programs that fit any of these:
+      command *uvicorn*
+    keeps no rows and no incidents: metrics, `ctl status` and `top` alone
+    may take 1 % of the guest's CPU time
+    ");
+}
+
 #[rstest]
 #[case::empty("", "selects no program")]
 #[case::unknown("[[programs]]\nexecutible = 'a'\n", "line 2: unknown field `executible`")]
@@ -58,6 +70,10 @@ fn what_is_wrong_is_told(#[case] text: &str, #[case] expected: &str) {
 #[rstest]
 #[case::short("[recorder]\nwindow = '20s'\n", "recorder.window: shorter")]
 #[case::segment("[recorder]\nsegment = '100ms'\n", "recorder.segment: not between")]
+#[case::no_rows(
+    "[recorder]\nrows = false\n[[triggers]]\nslower_than = '1s'\n",
+    "triggers: nothing can be kept"
+)]
 #[case::small("[recorder]\nkeep = '1MiB'\n", "recorder.keep, incidents.keep: less")]
 #[case::none("[incidents]\nper_hour = 0\n", "incidents.per_hour: must be")]
 #[case::requests("[observe]\nrequests = ['8000']\n", "observe.requests: 8000: neither port:NUMBER")]

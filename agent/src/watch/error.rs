@@ -52,9 +52,11 @@ impl Hint for WatchError {
                 "`guestscope ctl status` asks it; a second one needs a `directory` and a `socket` of its own"
                     .to_owned(),
             ),
-            WatchError::Place { .. } => {
-                Some("run it as root, or name other places by `directory` and `socket`".to_owned())
-            }
+            WatchError::Place { .. } => Some(
+                "run it as root, or name other places by `directory` and `socket`; without any disk, \
+                     `rows = false` below [recorder] and a `directory` in memory, such as /run/guestscope, do"
+                    .to_owned(),
+            ),
             WatchError::Listen { .. } => Some("name another address by `metrics.listen`".to_owned()),
             WatchError::Answer(_) => None,
         }

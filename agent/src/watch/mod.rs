@@ -17,9 +17,11 @@ mod numbers;
 mod place;
 mod rate;
 mod recording;
+mod seen;
 mod selection;
 pub(crate) mod shared;
 mod tables;
+mod ticks;
 mod trigger;
 mod unseen;
 mod values;
@@ -74,6 +76,8 @@ use crate::{
     },
 };
 
+/// Most bytes of a recorder without rows: some threads and samples are left.
+const WITHOUT_ROWS: u64 = 1 << 20;
 /// Interval between looks for processes that start, join or end.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -83,6 +87,8 @@ struct Watching {
     signals: Signals,
     looks: Interval,
     unseen: Unseen,
+    /// What the kernel side was told: it hands over one of 2 to the power of this.
+    halved: u32,
     shared: Arc<Shared>,
     notify: Notify,
     path: PathBuf,
@@ -113,7 +119,7 @@ pub fn run(arguments: &WatchArguments) -> Result<i32, WatchError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(SessionError::from)?;
     runtime.block_on(async {
-        let extras = Extras { visits: true, starts: true, ..Extras::default() };
+        let extras = Extras { visits: true, stays: true, ..Extras::default() };
         let loaded = start::load(&observation, extras).map_err(SessionError::from)?;
         loaded.can_visit().map_err(SessionError::from)?;
         let selection = Box::new(Selection::new(Arc::clone(&place.shared)));
@@ -146,6 +152,7 @@ pub fn run(arguments: &WatchArguments) -> Result<i32, WatchError> {
             signals,
             looks: every(LOOK),
             unseen: Unseen::default(),
+            halved: 0,
             shared,
             notify,
             path,
@@ -190,7 +197,7 @@ fn attend(begun: &mut Begun, shared: &Arc<Shared>) -> Result<(), SessionError> {
         parent: config.directory.join("recorder"),
         length: config.recorder.segment.0,
         keep: config.recorder.window.0,
-        most_bytes: config.recorder.keep.0,
+        most_bytes: if config.recorder.rows { config.recorder.keep.0 } else { WITHOUT_ROWS },
     };
     let recorder = Recorder::new(options, &begun.folder, now);
     let keeper = Keeper::start(Arc::clone(shared)).during("starting the thread that keeps incidents")?;
@@ -230,6 +237,17 @@ impl Watching {
             }
             Err(error) => out::say(&format!("warning: the configuration stays as it was: {error}\n")),
         }
+    }
+
+    /// Has as many requests handed over as the governor wants, and tells it what came of that.
+    fn thin(&mut self, feed: &mut Feed) -> Result<(), SessionError> {
+        let wanted = self.shared.seen.wanted();
+        if wanted != self.halved {
+            feed.loaded.thin(wanted)?;
+            self.halved = wanted;
+        }
+        self.shared.seen.tell(feed.loaded.requests_unseen()?, feed.spent);
+        Ok(())
     }
 
     fn finish(self, mut session: Session) -> Result<i32, WatchError> {
@@ -284,6 +302,7 @@ impl Subject for Watching {
         match event {
             Event::Look => {
                 self.adoption.look(feed)?;
+                self.thin(feed)?;
                 let mut health = feed.health(AgentCost::default());
                 health.pairing = feed.pairing.losses;
                 let lost = losses::of_observation(&health).filter(|loss| loss.count > 0);

@@ -48,12 +48,6 @@ fn numbers(status: &Status) -> Vec<Number> {
         ),
         plain("recorder_bytes", "Flight recorder on disk.", Kind::Gauge, status.recorder_bytes as f64),
         plain(
-            "requests_kept_ratio",
-            "Part of the requests whose rows are kept: less than 1 where the agent would take too much CPU time.",
-            Kind::Gauge,
-            status.kept_part,
-        ),
-        plain(
             "rows_lost",
             "Rows of the flight recorder that were not written.",
             Kind::Counter,
@@ -63,5 +57,30 @@ fn numbers(status: &Status) -> Vec<Number> {
         plain("agent_resident_memory_bytes", "Memory of the agent.", Kind::Gauge, status.rss_bytes as f64),
         Number { name: "agent", help: "The agent and its guest.", kind: Kind::Info, labels, value: 1.0 },
     ];
-    own.into_iter().chain(lost).collect()
+    own.into_iter().chain(left_out(status)).chain(lost).collect()
+}
+
+/// What the agent leaves out to keep to its share of CPU time.
+fn left_out(status: &Status) -> [Number; 3] {
+    let plain = |name, help, kind, value| Number { name, help, kind, labels: Vec::new(), value };
+    [
+        plain(
+            "requests_unseen",
+            "Requests that were not looked at, so that the agent keeps to its share of CPU time.",
+            Kind::Counter,
+            status.requests_unseen as f64,
+        ),
+        plain(
+            "requests_seen_ratio",
+            "Part of the requests that are looked at: less than 1 to keep to its share of CPU time.",
+            Kind::Gauge,
+            status.seen_part,
+        ),
+        plain(
+            "requests_kept_ratio",
+            "Part of the requests looked at whose rows are kept, for the same reason.",
+            Kind::Gauge,
+            status.kept_part,
+        ),
+    ]
 }

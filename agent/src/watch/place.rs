@@ -60,6 +60,7 @@ impl Place {
         let status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             name: config.name.clone(),
+            seen_part: 1.0,
             kept_part: 1.0,
             ..Status::default()
         };

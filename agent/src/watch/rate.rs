@@ -19,6 +19,11 @@ pub(super) struct Rates {
 type Counted = (Sample, u64);
 
 impl Rates {
+    /// So many requests have begun that are not looked at.
+    pub(super) fn unseen(&mut self, requests: u64) {
+        self.requests += requests;
+    }
+
     /// A request has ended.
     pub(super) fn ended(&mut self) {
         self.requests += 1;
@@ -47,6 +52,20 @@ impl Rates {
         (self.requests, rate)
     }
 
+    /// The part of one CPU that the agent took in the usual one of these seconds: making an incident takes some
+    /// of them, and is over then.
+    pub(super) fn usual_cpu(&self) -> f64 {
+        let pairs = self.last.iter().zip(self.last.iter().skip(1));
+        let mut parts: Vec<f64> = pairs
+            .map(|((before, _), (after, _))| {
+                let ns = after.time_ns.saturating_sub(before.time_ns).max(1);
+                after.agent_cpu_ns.saturating_sub(before.agent_cpu_ns) as f64 / ns as f64
+            })
+            .collect();
+        parts.sort_by(f64::total_cmp);
+        parts.get(parts.len() / 2).copied().unwrap_or(0.0)
+    }
+
     /// The agent's CPU time, ns, the same as part of one CPU, and its memory, bytes.
     pub(super) fn cost(&self) -> (u64, f64, u64) {
         let used = |(s, first, last): (f64, &Counted, &Counted)| {
@@ -60,6 +79,17 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_busy_seconds_are_not_usual() {
+        let (mut rates, mut agent_cpu_ns) = (Rates::default(), 0);
+        assert!(rates.usual_cpu().abs() < f64::EPSILON);
+        for second in 0..11_u64 {
+            agent_cpu_ns += if second % 3 == 0 { 500_000_000 } else { 10_000_000 };
+            rates.sample(&Sample { time_ns: second * 1_000_000_000, agent_cpu_ns, ..Sample::default() });
+        }
+        assert!((rates.usual_cpu() - 0.01).abs() < 1e-9, "{}", rates.usual_cpu());
+    }
 
     #[test]
     fn rates_are_those_of_the_last_seconds() {

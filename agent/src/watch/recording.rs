@@ -3,20 +3,26 @@
 //! It goes along with the folder, on the thread that writes it. What takes time is done by the thread of
 //! [`keeper`](super::keeper).
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     flood::{Bounds, Flood, Kind, Verdict},
-    governor::{Decision, Governor},
+    governor::{Decision, Governor, Used},
     keeper::{Job, Keeper},
-    rate::{Rates, SAMPLES},
+    rate::Rates,
     shared::{Asked, Listed, Shared},
+    tables::Own,
+    ticks::{Tick, Ticks},
     trigger::{self, Ended, Pressed, Trigger},
 };
 use crate::{
     analyze::{Live, TailVerdict, compare::latency_ns, request_split},
     clock::ClockPair,
-    folder::{IncidentRecord, KeptRecord, Recorder, RunFolder, Sample, rfc3339},
+    folder::{IncidentRecord, Recorder, RunFolder, Sample, rfc3339},
     out,
     phase::{AllUnfinished, Request},
     session::{
@@ -36,9 +42,6 @@ const MOST_PENDING: usize = 64;
 /// Most stretches kept: those of 17 minutes. Most limits take 0.3 KB in each.
 const MOST_STRETCHES: usize = 512;
 
-/// Most ticks of which is known how many requests were kept: those of 17 minutes.
-const MOST_TICKS: usize = 1024;
-
 /// The recorder and what it noticed.
 pub(super) struct Recording {
     shared: Arc<Shared>,
@@ -51,10 +54,11 @@ pub(super) struct Recording {
     unfinished: AllUnfinished,
     rates: Rates,
     governor: Governor,
-    /// Time that rows took by then, at the last ticks: both ns, CLOCK_MONOTONIC.
-    spent: VecDeque<(u64, u64)>,
-    /// Requests that were kept and left out, at the last ticks: CLOCK_MONOTONIC, ns.
-    chosen: VecDeque<(u64, (u64, u64))>,
+    ticks: Ticks,
+    /// Requests by the last tick that were not looked at.
+    unseen: u64,
+    /// Time so far that it took to judge and count requests.
+    looking: Duration,
     /// Triggers of the configuration, and for which one they were taken.
     triggers: Vec<Trigger>,
     /// Whether the list of incidents has changed since it was saved.
@@ -94,8 +98,9 @@ impl Recording {
             unfinished: AllUnfinished::default(),
             rates: Rates::default(),
             governor: Governor::default(),
-            spent: VecDeque::new(),
-            chosen: VecDeque::new(),
+            ticks: Ticks::default(),
+            unseen: 0,
+            looking: Duration::ZERO,
             triggers,
             is_changed: false,
             clock: ClockPair::now(),
@@ -116,6 +121,15 @@ impl Recording {
         };
         let number = self.shared.list().add(Listed { at, trigger, ..Listed::default() });
         self.pending.push_back(Pending { number, record });
+        self.is_changed = true;
+    }
+
+    /// Somebody asks for what is not kept.
+    fn refuse(&mut self, now: ClockPair) {
+        let error = "recorder.rows is false: nothing is kept".to_owned();
+        let (at, trigger) = (rfc3339(now.wall_ns), "asked for".to_owned());
+        self.shared.list().add(Listed { at, trigger, error, ..Listed::default() });
+        self.shared.status().incidents_failed += 1;
         self.is_changed = true;
     }
 
@@ -188,7 +202,7 @@ impl Recording {
                 segments: self.recorder.segments(from_ns, to_ns),
                 stretches: self.stretches.iter().filter(is_within).cloned().collect(),
                 unfinished: self.unfinished.clone(),
-                kept: self.kept_within(from_ns, to_ns),
+                kept: self.ticks.kept_within(from_ns, to_ns),
                 record,
             };
             if !self.keeper.keep(job) {
@@ -203,74 +217,60 @@ impl Recording {
         self.is_changed = true;
     }
 
-    /// Has as many requests kept as the agent's share of the guest's CPU time allows.
+    /// Has as many requests looked at and kept as the agent's share of the guest's CPU time allows.
     fn govern(&mut self, sampler: &mut Sampler) {
-        let (_, cpu, _) = self.rates.cost();
+        let cpu = self.rates.usual_cpu();
+        let (rows, requests) = self.ticks.spent();
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
-        let most = self.shared.config().agent.cpu_percent;
-        let [used, keeping] = [cpu, self.keeping(sampler)].map(|part| part / cpus * 100.0);
-        match self.governor.look(used, keeping, most) {
+        let [all, rows, requests] = [cpu, rows, requests].map(|part| part / cpus * 100.0);
+        let config = self.shared.config();
+        let Own { cpu_percent: most, see_all } = config.agent;
+        match self.governor.look(Used { all, rows, requests }, most, see_all) {
             Decision::Same => {}
             Decision::Another => {
-                let part = self.governor.part();
-                sampler.set(part);
-                self.shared.status().kept_part = part;
-                let of = (1.0 / part).round();
+                let (seen, kept) = (self.governor.seen(), self.governor.kept());
+                if config.recorder.rows {
+                    sampler.set(kept);
+                }
+                self.shared.seen.want(self.governor.halved());
+                let mut status = self.shared.status();
+                (status.seen_part, status.kept_part) = (seen, kept);
+                drop(status);
+                let [seen, kept] = [seen, kept].map(|part| (1.0 / part).round());
                 out::say(&format!(
-                    "the agent took {used:.2} % of the guest's CPU time, of {most} %: it keeps 1 of {of} requests, \
-                     and those that are noticed\n"
+                    "the agent took {all:.2} % of the guest's CPU time, of {most} %: it looks at 1 of {seen} requests, \
+                     and keeps 1 of {kept} of these, and those that are noticed\n"
                 ));
             }
             Decision::Helpless => out::say(&format!(
-                "warning: the agent takes {used:.2} % of the guest's CPU time, of {most} %: to see so many requests \
-                 takes more than that, and to keep fewer of them would not help\n"
+                "warning: the agent takes {all:.2} % of the guest's CPU time, of {most} %, and to look at fewer \
+                 requests, or to keep fewer, would not help\n"
             )),
         }
     }
 
-    /// The part of a CPU that rows took over the last ten ticks, with as much again for writing them.
-    fn keeping(&mut self, sampler: &Sampler) -> f64 {
-        let spent_ns = u64::try_from(sampler.spent().as_nanos()).unwrap_or(u64::MAX);
-        self.spent.push_back((self.clock.monotonic_ns, spent_ns));
-        if self.spent.len() > SAMPLES + 1 {
-            self.spent.pop_front();
-        }
-        let first = self.spent.front().copied().unwrap_or_default();
-        let [ns, spent_ns] = [self.clock.monotonic_ns - first.0, spent_ns - first.1];
-        2.0 * spent_ns as f64 / ns.max(1) as f64
+    /// Takes note of what was done by now, and counts requests that were not looked at.
+    fn note(&mut self, sampler: &mut Sampler) {
+        let unseen = self.shared.seen.unseen();
+        let new = unseen.saturating_sub(std::mem::replace(&mut self.unseen, unseen));
+        sampler.count_unseen(new);
+        self.rates.unseen(new);
+        let (kept, left_out) = sampler.counts();
+        self.ticks.push(Tick {
+            at_ns: self.clock.monotonic_ns,
+            kept,
+            left_out,
+            rows_ns: u64::try_from(sampler.spent().as_nanos()).unwrap_or(u64::MAX),
+            looking_ns: self
+                .shared
+                .seen
+                .pairing_ns()
+                .saturating_add(u64::try_from(self.looking.as_nanos()).unwrap_or(u64::MAX)),
+        });
     }
 
-    /// Which part of the requests of this time was kept; none if all were.
-    fn kept_within(&self, from_ns: u64, to_ns: u64) -> Option<KeptRecord> {
-        let counts_at = |at_ns: u64| {
-            let before = self.chosen.iter().rev().find(|(time_ns, _)| *time_ns <= at_ns);
-            before.or(self.chosen.front()).map_or((0, 0), |(_, counts)| *counts)
-        };
-        let (begin, end) = (counts_at(from_ns), self.chosen.back().filter(|(time_ns, _)| *time_ns <= to_ns));
-        let end = end.map_or_else(|| counts_at(to_ns), |(_, counts)| *counts);
-        let (kept, left_out) = (end.0.saturating_sub(begin.0), end.1.saturating_sub(begin.1));
-        let sample = kept as f64 / (kept + left_out).max(1) as f64;
-        let record = KeptRecord { sample, sampled_out: left_out, ..KeptRecord::default() };
-        (left_out > 0).then_some(record)
-    }
-
-    fn tell_status(&mut self, folder: &RunFolder) {
-        let lost = self.recorder.rows_lost(folder);
-        let mut status = self.shared.status();
-        (status.segments, status.recorder_bytes) = (self.recorder.count() as u64, self.recorder.bytes());
-        status.rows_lost =
-            lost.phases + lost.threads + lost.samples + lost.marks + lost.waits + lost.gpu_work;
-        status.open = self.unfinished.open;
-        (status.requests, status.requests_per_s) = self.rates.requests();
-        (status.cpu_ns, status.cpu, status.rss_bytes) = self.rates.cost();
-        if let Some(error) = self.recorder.last_error() {
-            error.clone_into(&mut status.last_error);
-        }
-    }
-}
-
-impl Attendant for Recording {
-    fn request(&mut self, request: &Request, live: &Live, verdict: Option<&TailVerdict>) -> bool {
+    /// Counts and judges a request that has ended. Returns whether it is noticed.
+    fn ended(&mut self, request: &Request, live: &Live, verdict: Option<&TailVerdict>) -> bool {
         self.rates.ended();
         self.shared.metrics().observe(request, verdict, self.clock.offset_ns());
         let root = request.root();
@@ -290,6 +290,29 @@ impl Attendant for Recording {
         };
         self.notice(noticed);
         true
+    }
+
+    fn tell_status(&mut self, folder: &RunFolder) {
+        let lost = self.recorder.rows_lost(folder);
+        let mut status = self.shared.status();
+        (status.segments, status.recorder_bytes) = (self.recorder.count() as u64, self.recorder.bytes());
+        status.rows_lost =
+            lost.phases + lost.threads + lost.samples + lost.marks + lost.waits + lost.gpu_work;
+        (status.open, status.requests_unseen) = (self.unfinished.open, self.unseen);
+        (status.requests, status.requests_per_s) = self.rates.requests();
+        (status.cpu_ns, status.cpu, status.rss_bytes) = self.rates.cost();
+        if let Some(error) = self.recorder.last_error() {
+            error.clone_into(&mut status.last_error);
+        }
+    }
+}
+
+impl Attendant for Recording {
+    fn request(&mut self, request: &Request, live: &Live, verdict: Option<&TailVerdict>) -> bool {
+        let begun = Instant::now();
+        let is_noticed = self.ended(request, live, verdict);
+        self.looking += begun.elapsed();
+        is_noticed
     }
 
     fn sample(&mut self, sample: &Sample) {
@@ -317,17 +340,16 @@ impl Attendant for Recording {
         self.triggers = self.shared.config().triggers();
         let now = ClockPair::now();
         self.clock = now;
+        let keeps_rows = self.shared.config().recorder.rows;
         for asked in self.shared.asked() {
             match asked {
+                _ if !keeps_rows => self.refuse(now),
                 Asked::Now => self.notice(Noticed::at("asked for".to_owned(), now.monotonic_ns)),
                 Asked::Stretch(from_ns, to_ns) => self.stretch_of(from_ns, to_ns),
             }
         }
+        self.note(sampler);
         self.govern(sampler);
-        self.chosen.push_back((now.monotonic_ns, sampler.counts()));
-        if self.chosen.len() > MOST_TICKS {
-            self.chosen.pop_front();
-        }
         self.recorder.tick(folder, now);
         self.gather(folder, now);
         self.tell_status(folder);

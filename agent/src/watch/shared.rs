@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::{tables::Config, window::Window};
+use super::{seen::Seen, tables::Config, window::Window};
 use crate::sinks::metrics::Metrics;
 
 /// Most incidents that are listed: the last ones.
@@ -35,6 +35,8 @@ pub(super) struct Shared {
     metrics: Mutex<Metrics>,
     window: Mutex<Window>,
     list: Mutex<List>,
+    /// How many requests are handed over.
+    pub(super) seen: Seen,
     /// The first incident is complete.
     pub(super) kept: Notify,
 }
@@ -53,6 +55,10 @@ pub(crate) struct Status {
     pub(crate) processes: u64,
     /// Requests and warm-ups so far.
     pub(crate) requests: u64,
+    /// Those of them that were not looked at, so that the agent keeps to its share of CPU time.
+    pub(crate) requests_unseen: u64,
+    /// The part that is looked at now.
+    pub(crate) seen_part: f64,
     /// Requests per second over the last ten seconds.
     pub(crate) requests_per_s: f64,
     /// Requests that are open for more than a second.
@@ -62,7 +68,7 @@ pub(crate) struct Status {
     pub(crate) recorder_bytes: u64,
     /// Rows that were not written.
     pub(crate) rows_lost: u64,
-    /// The part of the requests whose rows are kept, so that the agent keeps to its share of CPU time.
+    /// The part of the requests looked at whose rows are kept, so that the agent keeps to its share of CPU time.
     pub(crate) kept_part: f64,
     /// What was lost or not seen, by what it is, without zeros.
     pub(crate) losses: BTreeMap<String, u64>,
@@ -120,6 +126,7 @@ impl Shared {
             metrics: Mutex::default(),
             window: Mutex::default(),
             list: Mutex::new(list),
+            seen: Seen::default(),
             kept: Notify::new(),
         })
     }

@@ -34,6 +34,8 @@ pub(super) struct Config {
 pub(super) struct Own {
     /// Part of the guest's CPU time, percent.
     pub(super) cpu_percent: f64,
+    /// All requests are looked at, whatever that takes.
+    pub(super) see_all: bool,
 }
 
 /// Where metrics are given out.
@@ -86,6 +88,8 @@ pub(super) struct Observe {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Recorder {
+    /// Rows are kept; otherwise there are metrics and no incidents.
+    pub(super) rows: bool,
     /// Age at which what was seen is removed.
     pub(super) window: Time,
     /// Length of a segment, the unit in which it is removed.
@@ -129,14 +133,14 @@ impl Default for Config {
 
 impl Default for Own {
     fn default() -> Self {
-        Self { cpu_percent: 1.0 }
+        Self { cpu_percent: 1.0, see_all: false }
     }
 }
 
 impl Default for Recorder {
     fn default() -> Self {
         let (window, segment) = (Duration::from_mins(5), Duration::from_secs(10));
-        Self { window: Time(window), segment: Time(segment), keep: Bytes(1 << 30) }
+        Self { rows: true, window: Time(window), segment: Time(segment), keep: Bytes(1 << 30) }
     }
 }
 

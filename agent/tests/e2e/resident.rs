@@ -121,23 +121,7 @@ fn a_killed_agent_harms_nobody_and_the_next_one_has_what_it_recorded() {
     resident.wait_until_seen(300);
     agent.signal(Signal::SIGKILL);
     assert_eq!(agent.finish().code(), 1000 + Signal::SIGKILL as i32);
-    resident.wait_for("book", 100);
-    let agent = resident.watch("next", &[]);
-    resident.wait_until_seen(100);
-    assert_eq!(resident.ctl("trigger")["triggered"], true);
-    let path = eventually("it was kept", || {
-        let list = resident.ctl("incidents");
-        let asked = list.as_array()?.iter().find(|one| one["trigger"] == "asked for")?;
-        asked["folder"].as_str().filter(|path| !path.is_empty()).map(str::to_owned)
-    });
-    let folder = Folder::open(path).expect("it is a run folder");
-    let numbers: Vec<u64> =
-        folder.requests().expect("it has some").map(|one| one.expect("it is whole").root().request).collect();
-    // From both: the kill cost what was seen in its last second, and the time until the next one watched.
-    let gap = numbers.windows(2).map(|two| two[1].saturating_sub(two[0])).max();
-    assert!(numbers.len() > 200 && gap >= Some(50), "{} requests, gap {gap:?}", numbers.len());
-    agent.signal(Signal::SIGTERM);
-    agent.finish().expect(0);
+    resident.check_next_has_what_was_recorded();
     drop(program);
 }
 
@@ -194,11 +178,11 @@ fn programs_with_marks_are_selected_by_them() {
 #[test]
 fn an_agent_keeps_to_its_share_of_the_cpus() {
     let Some(resident) = Resident::new("resident::an_agent_keeps_to_its_share_of_the_cpus") else { return };
-    resident.configure("*spikes*", &format!("{SLOW}[agent]\ncpu_percent = 0.1\n"));
+    resident.configure("*spikes*", &format!("{SLOW}[agent]\ncpu_percent = 0.1\nsee_all = true\n"));
     let agent = resident.watch("agent", &[]);
     let program = resident.program("book");
     eventually("it keeps fewer", || (resident.ctl("status")["kept_part"].as_f64()? <= 0.25).then_some(()));
-    assert!(resident.said("agent").contains("it keeps 1 of 2 requests, and those that are noticed"));
+    assert!(resident.said("agent").contains("it looks at 1 of 1 requests, and keeps 1 of "));
     // What was kept until then is older than what an incident has of the time before.
     resident.wait_for("book", 1200);
     resident.make_slow("book");
@@ -220,4 +204,33 @@ fn an_agent_keeps_to_its_share_of_the_cpus() {
     agent.signal(Signal::SIGTERM);
     agent.finish().expect(0);
     drop(program);
+}
+
+/// Where rows are not enough, requests are not even looked at: all of them are counted, and nothing is lost.
+#[test]
+fn an_agent_looks_at_fewer_requests() {
+    let Some(resident) = Resident::new("resident::an_agent_looks_at_fewer_requests") else { return };
+    resident.configure("*spikes*", "[agent]\ncpu_percent = 0.1\n");
+    let agent = resident.watch("agent", &[]);
+    let program = resident.program("book");
+    eventually("it looks at fewer", || (resident.ctl("status")["seen_part"].as_f64()? < 1.0).then_some(()));
+    eventually("they are counted", || {
+        (resident.ctl("status")["requests_unseen"].as_u64()? > 20).then_some(())
+    });
+    assert!(resident.said("agent").contains("it looks at 1 of "), "{}", resident.said("agent"));
+    drop(program);
+    let done = resident.requests("book") as u64;
+    // Requests before the program was taken up, of six edges each. It was inside one then and at its end.
+    let losses = resident.ctl("status")["losses"].clone();
+    let before = losses["pairing_edges_before"].as_u64().unwrap_or(0) / 6;
+    let expected = done - before - 2..=done - before + 2;
+    let is_counted = || expected.contains(&resident.ctl("status")["requests"].as_u64()?).then_some(());
+    eventually("every request is counted", is_counted);
+    let lost = losses.as_object().expect("it is a table").keys();
+    let is_known = |key: &&String| {
+        ["pairing_edges_before", "pairing_unmatched_ends", "pairing_unended_phases"].contains(&key.as_str())
+    };
+    assert_eq!(lost.filter(|key| !is_known(key)).count(), 0, "{losses}");
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
 }

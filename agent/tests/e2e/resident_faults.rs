@@ -63,6 +63,37 @@ fn a_full_disk_costs_rows_alone() {
     });
 }
 
+/// Metrics and the state alone: 2 MiB of memory are room enough.
+#[test]
+fn an_agent_without_a_disk_counts() {
+    let test = "resident_faults::an_agent_without_a_disk_counts";
+    let Some(resident) = Resident::new(test) else { return };
+    in_private_mounts(test, || {
+        let directory = resident.ground.path("watch");
+        fs::create_dir(&directory).expect("the folder is ours");
+        tiny_disk(&directory, 2 << 20);
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        // The helper configures the recorder's times.
+        resident.configure("*spikes*", "rows = false\n");
+        let agent = resident.watch("agent", &[]);
+        let program = resident.program("book");
+        resident.make_slow("book");
+        resident.wait_until_seen(3000);
+        resident.ctl("trigger");
+        let list = eventually("it is refused", || {
+            let list = resident.ctl("incidents");
+            (list[0]["error"].as_str()?.contains("nothing is kept")).then_some(list)
+        });
+        assert_eq!(list.as_array().map(Vec::len), Some(1), "no request is an incident: {list}");
+        let status = resident.ctl("status");
+        let told = (&status["rows_lost"], &status["last_error"], &status["incidents_failed"]);
+        assert_eq!(told, (&0.into(), &"".into(), &1.into()), "{status}");
+        agent.signal(Signal::SIGTERM);
+        agent.finish().expect(0);
+        drop(program);
+    });
+}
+
 /// The kernel kills the agent: the program goes on, and the next agent has what the first one recorded.
 #[test]
 fn an_agent_without_memory_is_killed_alone() {
@@ -86,23 +117,6 @@ fn an_agent_without_memory_is_killed_alone() {
         .or_else(|_| fs::read_to_string(file("memory.oom_control")))
         .expect("the group tells");
     assert!(events.lines().any(|line| line == "oom_kill 1"), "{events}");
-    resident.wait_for("book", 100);
-    let agent = resident.watch("next", &[]);
-    resident.wait_until_seen(100);
-    assert_eq!(resident.ctl("trigger")["triggered"], true);
-    let path = eventually("it was kept", || {
-        let list = resident.ctl("incidents");
-        let kept = |one: &serde_json::Value| {
-            one["folder"].as_str().filter(|path| !path.is_empty()).map(str::to_owned)
-        };
-        list.as_array()?.iter().find_map(kept)
-    });
-    let folder = guestscope::folder::Folder::open(path).expect("it is a run folder");
-    let numbers: Vec<u64> =
-        folder.requests().expect("it has some").map(|one| one.expect("it is whole").root().request).collect();
-    let gap = numbers.windows(2).map(|two| two[1].saturating_sub(two[0])).max();
-    assert!(numbers.len() > 200 && gap >= Some(50), "{} requests, gap {gap:?}", numbers.len());
-    agent.signal(Signal::SIGTERM);
-    agent.finish().expect(0);
+    resident.check_next_has_what_was_recorded();
     drop(program);
 }

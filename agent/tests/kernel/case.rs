@@ -25,6 +25,8 @@ pub(crate) struct Case {
     pub(crate) driver: Option<PathBuf>,
     pub(crate) until: Until,
     pub(crate) clocks: Clocks,
+    /// One of 2 to the power of this is handed over, if not all are.
+    pub(crate) halved: Option<u32>,
     /// Does not read the rings until the program has written this many lines.
     pub(crate) idle_until_lines: usize,
 }
@@ -38,12 +40,20 @@ impl Case {
             driver: None,
             until: Until::Ended,
             clocks: Clocks::OfThreads,
+            halved: None,
             idle_until_lines: 0,
         }
     }
 
     pub(crate) fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
+        self
+    }
+
+    /// One of 2 to the power of this is handed over.
+    pub(crate) fn thinned(mut self, halved: u32) -> Self {
+        self.halved = Some(halved);
+        self.options.thins = true;
         self
     }
 

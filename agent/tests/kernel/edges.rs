@@ -115,6 +115,29 @@ fn no_edge_is_lost_without_being_counted(#[case] name: &str, #[case] idle_until_
     assert_eq!(seen.slots_held, 0);
 }
 
+/// One of so many requests is handed over, on purpose: those are whole, and the others are counted.
+#[rstest]
+#[case::one_of_32(5)]
+#[case::one_of_1024(10)]
+fn requests_are_handed_over_whole_or_counted(#[case] halved: u32) {
+    let case = Case::new("burst").argument(REQUESTS.to_string()).thinned(halved);
+    let Some(seen) = case.run() else { return };
+    seen.check();
+    let all = REQUESTS * THREADS as u64;
+    let requests = seen.requests.len() as u64;
+    count("thinned", "seen + unseen", requests + seen.requests_unseen, (all, all));
+    let expected = all as f64 / f64::from(1 << halved);
+    assert!(
+        (requests as f64 - expected).abs() < 6.0 * expected.sqrt(),
+        "{requests} of {all}, 1 of 2^{halved}"
+    );
+    // Two edges of each, and a mark of each thread outside of all: few enough for the ring.
+    count("thinned", "read", seen.edges_read, (2 * requests + 4, 2 * requests + 4));
+    let torn_edges = seen.pairing.torn_edges;
+    assert_eq!(seen.pairing, PairingLosses { torn_edges, ..PairingLosses::default() });
+    assert!(seen.requests.iter().all(|request| request.root().ending == Ending::Ended));
+}
+
 #[test]
 fn between_leave_and_enter_time_is_nobodys() {
     up_to_three_times(|| {

@@ -134,6 +134,9 @@ impl Run {
             vec![program().into_os_string(), case.name.into(), folder.path().join("book").into()];
         command.extend(case.arguments.iter().cloned());
         case.clocks.start(&mut loaded);
+        if let Some(halved) = case.halved {
+            loaded.thin(halved).expect("the map can be written");
+        }
         let adopt = loaded.adopt_program().expect("the program is loaded");
         let child = child::spawn(&command, &rendezvous.environment(), Some(adopt.as_fd()), None);
         let child = child.expect("the test program starts");
@@ -319,6 +322,7 @@ impl Run {
             pairing: self.pairing.losses,
             undecodable: self.pump.undecodable,
             edges_read: self.pump.edges_read,
+            requests_unseen: self.loaded.requests_unseen().expect("the counters can be read"),
             slots_held: slots_held.count(),
             ledgers_read: self.ledgers_read,
             attached: self.attached(),

@@ -30,6 +30,8 @@ pub(crate) struct Seen {
     pub(crate) pairing: PairingLosses,
     pub(crate) undecodable: u64,
     pub(crate) edges_read: u64,
+    /// Requests that were not handed over, on purpose.
+    pub(crate) requests_unseen: u64,
     /// Slots that were not freed.
     pub(crate) slots_held: usize,
     /// Ledgers that were read during the run.

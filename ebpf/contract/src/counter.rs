@@ -40,9 +40,11 @@ pub enum Counter {
     LostRename = 16,
     /// The ring of starts was full.
     LostStart = 17,
+    /// A request began that is not handed over, on purpose: see [`Thinning`](crate::Thinning).
+    RequestNotSeen = 18,
 }
 
 impl Counter {
     /// Number of counters.
-    pub const COUNT: u32 = 18;
+    pub const COUNT: u32 = 19;
 }

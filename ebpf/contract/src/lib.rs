@@ -26,6 +26,7 @@ pub mod pause;
 mod position;
 mod source;
 mod start;
+mod thinning;
 mod traffic;
 mod turn;
 pub mod visit;
@@ -52,6 +53,7 @@ pub use operation::{
 pub use position::{DISTANCES, Distance, Position};
 pub use source::{DETAIL, KERNEL_INSTANCE, SOURCE_SHIFT, SOURCES, Source, UNNUMBERED};
 pub use start::{START_FILE_BYTES, StartRecord};
+pub use thinning::{Choice, Thinning, UNSEEN_ROOTS, UnseenRoot, ends_another, root_of};
 pub use traffic::Traffic;
 pub use turn::{CpuUser, QueueRecord, SHORT_NS, TURNS, Turn, Turns, USERS};
 
@@ -59,7 +61,7 @@ use helpers::{HelperSum, MEMBERS, Outside, Process};
 use ledger::Ledger;
 
 /// Version of the records. Agent and object are built together; the manifest of a run names it.
-pub const CONTRACT_VERSION: u32 = 18;
+pub const CONTRACT_VERSION: u32 = 19;
 /// Version of the marker library's probe arguments (bits 8 to 15 of the first one).
 pub const MARKER_ABI_VERSION: u8 = 1;
 /// Bytes of a phase's name in a record; a longer name is cut and says so.
@@ -135,6 +137,10 @@ pub struct EdgeRecord {
     pub minor_faults: u64,
     /// Major faults of the thread since its birth.
     pub major_faults: u64,
+    /// Edges of the thread so far that were not handed over, on purpose: see [`Thinning`]. It wraps.
+    pub left_out: u32,
+    /// Other threads of the process that are inside a request that is not handed over.
+    pub unseen_threads: u32,
     /// The thread's data beside its ledger.
     pub beside: Beside,
     /// Sum over all threads of the process, outside phases.
@@ -242,10 +248,10 @@ const _: () = assert!(size_of::<Ledger>() == 320 && align_of::<Ledger>() == 8);
 const _: () = assert!(size_of::<Header>() == 16 && size_of::<Position>() == 8 && DISTANCES.is_power_of_two());
 const LEDGER: usize = size_of::<Header>() + size_of::<Ledger>();
 const BESIDE: usize = size_of::<Beside>();
-const _: () = assert!(size_of::<EdgeRecord>() == LEDGER + 64 + BESIDE + size_of::<HelperSum>() + NAME_BYTES);
+const _: () = assert!(size_of::<EdgeRecord>() == LEDGER + 72 + BESIDE + size_of::<HelperSum>() + NAME_BYTES);
 const _: () = assert!(size_of::<TaskRecord>() == LEDGER + 16 + 16 + BESIDE + COMM_BYTES);
 const _: () = assert!(BESIDE == 4 * ACTIVITIES + 8 + size_of::<Traffic>() + size_of::<driver::Driver>());
 const _: () = assert!(size_of::<driver::Driver>() == 5 * 8 + 4 * 4);
-const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 96);
+const _: () = assert!(size_of::<HelperSum>() == 96 && size_of::<Outside>() == 120);
 const _: () = assert!(size_of::<Process>() == 2 * MEMBERS + 8 * ACCOUNTS + 72 && MEMBERS.is_power_of_two());
 const _: () = assert!(size_of::<WaitRecord>() == 16 + 6 * 8 + 6 * 4 + 3 * 2 + 2 + 4 * 4 + 2 * COMM_BYTES);

@@ -33,7 +33,7 @@ use crate::{
     },
     registers,
     task::Current,
-    untracked,
+    thinning, untracked,
 };
 
 #[uprobe]
@@ -51,7 +51,8 @@ pub(crate) fn function_begin(ctx: ProbeContext) -> u32 {
         let slot = (*ledger).slot;
         let Some(stage) = STAGES.get_ptr_mut(u32::from(slot)) else { return 0 };
         add(&raw mut (*function).calls, 1);
-        let is_shown = is_shown(function, cookie as u32);
+        // Within a request that is not handed over none is.
+        let is_shown = is_shown(function, cookie as u32) && !thinning::is_unseen(slot);
         let is_mark = (*function).is_mark != 0;
         let (mut carrier, mut at) = (calls::carrier_of(slot), frame(&ctx));
         if cookie & COOKIE_GO != 0 {

@@ -22,7 +22,7 @@ use crate::{
     beside, driver, emit,
     maps::{HAS_ARRIVALS, STAGES},
     memory::{Memory, Plain},
-    pending, process, quota, registers, steal, taken,
+    pending, quota, registers, steal, sum, taken,
     task::{Current, Task},
     topology, untracked, words,
 };
@@ -146,7 +146,9 @@ pub(crate) unsafe fn hand_over_as(
         (*stage).header.flags = flags;
         (*stage).header.time_ns = now_ns;
         let head = (*stage).operation & !0xff | u64::from(outcome.operation);
-        process::edge(stage, now_ns, head, outcome.ended);
+        if !sum::edge(stage, now_ns, head, outcome.ended) {
+            return;
+        }
     }
     emit::edge(stage);
 }

@@ -203,7 +203,11 @@ fn verdict(looks: &[Look], status: &Value, disk_mib: u64) -> Result<bool> {
     }
     writeln!(out, "losses by the agent's books: {}", Value::Object(losses))?;
     writeln!(out, "incidents kept: {}, failed: {}", status["incidents"], status["incidents_failed"])?;
-    // Less than 1: the governor holds the agent within its share, of which seeing requests is the most.
-    writeln!(out, "part of the requests whose rows are kept at the end: {}", status["kept_part"])?;
+    // Less than 1: the governor holds the agent within its share.
+    writeln!(
+        out,
+        "requests: {}, not looked at: {}; at the end it looks at {} of them, and keeps the rows of {} of those",
+        status["requests"], status["requests_unseen"], status["seen_part"], status["kept_part"]
+    )?;
     Ok(rows.iter().all(|text| text.ends_with("yes\n")))
 }

@@ -22,6 +22,7 @@ mod sandboxed;
 mod spin;
 mod starts;
 mod supplied;
+mod thinned;
 mod tracked;
 mod uprobe;
 mod visit;
@@ -136,6 +137,9 @@ pub fn prepare(options: &LoadOptions) -> Result<Prepared, LoadError> {
     for map in PER_THREAD {
         loader.map_max_entries(map, options.slots + 1);
     }
+    if !options.thins {
+        loader.map_max_entries("UNSEEN", 1);
+    }
     if !options.starts {
         loader.map_max_entries("STARTS", 4096);
     }
@@ -175,6 +179,7 @@ fn globals(offsets: &Offsets, options: &LoadOptions) -> Globals {
     let wait_threshold_ns = u32::try_from(options.wait_threshold.as_nanos()).unwrap_or(u32::MAX);
     globals.set("WAIT_THRESHOLD_NS", wait_threshold_ns);
     globals.set("TELLS_STARTS", u32::from(options.starts));
+    globals.set("MAY_THIN", u32::from(options.thins));
     globals.set_all("ACCOUNT_OF", &syscalls::account_of());
     globals.set_all("LIMIT_OF", &syscalls::limit_of());
     let gpus = options.gpus.unwrap_or_else(|| gpu::majors(&Root::system()));

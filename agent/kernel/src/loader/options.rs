@@ -32,6 +32,8 @@ pub struct LoadOptions {
     pub arrivals: bool,
     /// Tell of programs that other processes execute: [`Loaded::starts`].
     pub starts: bool,
+    /// Requests may be left out: [`Loaded::thin`].
+    pub thins: bool,
 }
 
 /// Source of the programs' knowledge of a kernel.
@@ -69,6 +71,7 @@ impl Default for LoadOptions {
             requests: Vec::new(),
             arrivals: false,
             starts: false,
+            thins: false,
         }
     }
 }

@@ -60,7 +60,7 @@ impl Processes {
         process.share.is_torn = record.header.flags & EDGE_HELPERS_TORN != 0;
         if !process.share.is_torn {
             process.threads = record.helpers.threads;
-            process.advance(record.header.time_ns, record.helpers.accounts);
+            process.advance(record.header.time_ns, record.helpers.accounts, record.unseen_threads);
         }
     }
 
@@ -110,10 +110,12 @@ impl Processes {
 }
 
 impl Process {
-    fn advance(&mut self, time_ns: u64, sum: [u64; ACCOUNTS]) {
+    /// `unseen`: threads inside requests that the agent does not get to see.
+    fn advance(&mut self, time_ns: u64, sum: [u64; ACCOUNTS], unseen: u32) {
         let Some((before_ns, before)) = self.last.replace((time_ns, sum)) else { return };
-        let in_flight = self.in_flight.len() as u64;
-        if in_flight == 0 {
+        let seen = self.in_flight.len() as u64;
+        let in_flight = seen + u64::from(unseen);
+        if seen == 0 {
             (self.rest, self.owed_ns) = ([0; ACCOUNTS], 0);
             return;
         }

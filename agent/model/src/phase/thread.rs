@@ -58,6 +58,8 @@ pub(crate) struct ThreadState {
     pub(crate) phases: u64,
     /// Edges of it that were lost.
     pub(crate) lost: u64,
+    /// Edges of it that were left out on purpose, by its last edge, and how many of them explain no gap yet.
+    left_out_edges: (u32, u64),
     /// The slot of its ledger.
     pub(crate) slot: u16,
     /// Name when it was created or adopted, last called exec, or was last renamed.
@@ -113,8 +115,28 @@ impl ThreadState {
         occupied::outside_ns(now, &self.within.spent_by(now))
     }
 
-    /// Takes note of an edge's number.
-    pub(crate) fn edge(&mut self, instance: u16, number: u32) -> Sequence {
+    /// Takes note of an edge's number, and of the edges that were left out on purpose until then.
+    pub(crate) fn edge(&mut self, instance: u16, number: u32, left_out: u32) -> Sequence {
+        let sequence = self.follow(instance, number);
+        let (before, unexplained) = &mut self.left_out_edges;
+        *unexplained += u64::from(left_out.wrapping_sub(std::mem::replace(before, left_out)));
+        let missing = match sequence {
+            Sequence::Next => return sequence,
+            Sequence::Before(edges) | Sequence::Lost(edges) => edges,
+        };
+        // Of two copies of the library, the gap of one may be explained by what the other left out: the
+        // counter of the kernel side still has every edge for which there was no room.
+        let explained = missing.min(*unexplained);
+        *unexplained -= explained;
+        match (missing - explained, sequence) {
+            (0, _) => Sequence::Next,
+            (edges, Sequence::Before(_)) => Sequence::Before(edges),
+            (edges, _) => Sequence::Lost(edges),
+        }
+    }
+
+    /// How an edge's number follows the one before.
+    fn follow(&mut self, instance: u16, number: u32) -> Sequence {
         let Some(last) = self.copies.iter_mut().find(|copy| copy.instance == instance) else {
             if self.copies.len() == COPIES {
                 self.copies.remove(0);
@@ -165,6 +187,7 @@ impl ThreadState {
         self.beside.clear();
         self.strays = 0;
         self.copies.clear();
+        self.left_out_edges.1 = 0;
         self.is_renewed = true;
     }
 }

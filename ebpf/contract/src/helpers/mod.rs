@@ -48,6 +48,13 @@ pub struct Outside {
     pub outermost: u16,
     /// Nanoseconds by account.
     pub accounts: [u64; ACCOUNTS],
+    /// First argument of the thread's last edge that was handed over; 0 if none was.
+    pub last: u64,
+    /// Phases that the thread is inside and that are not handed over, a bit for each, the outermost in the
+    /// lowest one: see [`Thinning`](crate::Thinning).
+    pub unseen: u64,
+    /// Edges of the thread that were not handed over.
+    pub left_out: u64,
 }
 
 /// A process: the slots of its threads, and the sums of those that have ended.

@@ -63,6 +63,8 @@ impl Program {
             arguments: [0, named, 0, 0],
             minor_faults: 0,
             major_faults: 0,
+            left_out: 0,
+            unseen_threads: 0,
             beside: Beside::default(),
             helpers: HelperSum::default(),
             name: [b'n'; NAME_BYTES],

@@ -23,6 +23,7 @@ mod requests;
 mod script;
 mod sources;
 mod stops;
+mod thinned;
 mod traces;
 mod unfinished;
 mod waits;

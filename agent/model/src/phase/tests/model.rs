@@ -6,8 +6,8 @@
 //! come out. It never ends a phase before those inside it: that is well-formed.
 
 use guestscope_contract::{
-    ACCOUNTS, Account, Beside, COMM_BYTES, EdgeRecord, Header, Kind, NAME_BYTES, Operation, TOKEN_CHILD_BITS,
-    TaskRecord,
+    ACCOUNTS, Account, Beside, COMM_BYTES, EdgeRecord, Header, Kind, NAME_BYTES, Operation, THREAD_INSIDE,
+    THREAD_OUTSIDE, TOKEN_CHILD_BITS, TaskRecord,
     helpers::HelperSum,
     ledger::{Ledger, RUNNING},
 };
@@ -71,7 +71,7 @@ pub(super) struct Expected {
     pub(super) accounts: [u64; ACCOUNTS],
     pub(super) suspended_ns: u64,
     pub(super) ending: Option<Ending>,
-    token: u64,
+    pub(super) token: u64,
     process: usize,
     children: u64,
     open_children: usize,
@@ -144,8 +144,11 @@ impl Model {
         self.records.push(Record::Task(kind, record));
     }
 
-    fn edge(&mut self, thread: usize, operation: Operation, token: u64, arguments: [u64; 4]) {
+    fn edge(&mut self, thread: usize, operation: Operation, token: u64, mut arguments: [u64; 4]) {
         let of = &mut self.threads[thread];
+        if matches!(operation, Operation::End | Operation::Leave) {
+            arguments[0] = if of.stack.is_empty() { THREAD_OUTSIDE } else { THREAD_INSIDE };
+        }
         of.edges += 1;
         let mut name = [0; NAME_BYTES];
         // The name is the phase's index, so that what comes out can be found here again.
@@ -158,6 +161,8 @@ impl Model {
             arguments,
             minor_faults: 0,
             major_faults: 0,
+            left_out: 0,
+            unseen_threads: 0,
             beside: Beside::default(),
             helpers: HelperSum::default(),
             name,
@@ -259,7 +264,8 @@ impl Model {
     fn next(&mut self, thread: usize) {
         let Some(phase) = self.pop(thread) else { return };
         let Expected { token, parent, .. } = self.phases[phase];
-        if parent.is_some() {
+        let around = self.threads[thread].stack.last().map(|around| self.phases[*around].root);
+        if parent.is_some() && around == Some(self.phases[phase].root) {
             self.begin(thread, How::Behind(token));
         } else {
             // The library says both by themselves.
@@ -278,7 +284,13 @@ impl Model {
 
     fn end_both(&mut self, thread: usize) {
         let Some(inner) = self.pop(thread) else { return };
-        let inner_token = self.phases[inner].token;
+        let Expected { token: inner_token, root: inner_root, .. } = self.phases[inner];
+        let around = self.threads[thread].stack.last().map(|around| self.phases[*around].root);
+        if around != Some(inner_root) {
+            // The library says both by themselves.
+            self.edge(thread, Operation::End, inner_token, [0; 4]);
+            return self.end(thread, false);
+        }
         match self.pop(thread) {
             Some(outer) => {
                 self.edge(thread, Operation::End, self.phases[outer].token, [0, inner_token, 0, 0]);

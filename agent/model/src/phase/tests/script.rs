@@ -4,9 +4,10 @@
 //! event (account, count, or `minor`, `major` faults); the rest was CPU. Words of any event: `lost` (its
 //! record never arrived), `late` (after the next), `torn`, `unreadable`, `lib=2` (copy of the library),
 //! `kernel` (its edge), `more`, `elsewhere` (perhaps not the last end), `inner` (an enter with what was left
-//! inside), `number=9` (edge), `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off),
-//! `after=TOKEN` (a begin joins it), `with=TOKEN` (it ends with an end); of all threads outside phases:
-//! `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns), `sumtorn`.
+//! inside), `number=9` (edge), `leftout=4` (edges of the thread so far that were left out on purpose),
+//! `comm=NAME`, `ahead=5`, `behind=5` (ns of `cpu` by which a torn edge is off), `after=TOKEN` (a begin joins
+//! it), `with=TOKEN` (it ends with an end); of all threads outside phases: `unseen=1` (threads inside
+//! requests that are not handed over), `threads=3`, `unlisted=1`, `sum=cpu:500,runq:20` (ns), `sumtorn`.
 
 use std::collections::HashMap;
 
@@ -384,6 +385,8 @@ impl World {
             arguments,
             minor_faults: thread.minor,
             major_faults: thread.major,
+            left_out: line.value("leftout=").map_or(0, |edges| edges.parse().unwrap()),
+            unseen_threads: line.value("unseen=").map_or(0, |threads| threads.parse().unwrap()),
             beside: Beside::default(),
             helpers: helpers::sum(line),
             name,

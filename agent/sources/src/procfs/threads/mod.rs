@@ -353,6 +353,8 @@ impl Known {
             arguments: edge.arguments,
             minor_faults: self.last.minor_faults,
             major_faults: self.last.major_faults,
+            left_out: 0,
+            unseen_threads: 0,
             beside: Beside::default(),
             helpers: HelperSum::default(),
             name: edge.name,
