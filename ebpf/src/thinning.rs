@@ -42,7 +42,7 @@ pub(crate) unsafe fn choose(own: *const Outside, head: u64, token: u64, length: 
                 count(Counter::RequestNotSeen);
             }
             // Where it finds no room, the rest of the request comes without its begin, and is counted.
-            let _ = UNSEEN.insert(&key, &1, 0);
+            let _ = UNSEEN.insert(key, 1, 0);
             false
         }
     }
