@@ -91,6 +91,7 @@ impl Explained {
             () if cause == Cause::Suspended && is_held_up() => advice::HELD_UP,
             () if of(Account::Fault) && is_without_reads() => advice::WITHOUT_READS,
             () if of(Account::BlockIo) && self.is_queued() => advice::QUEUED,
+            () if of(Account::BlockIo) && self.writes_more(cause) => advice::WRITES,
             () if cause == Cause::Overlay(Overlay::Fault) && self.reads_at_faults() => Account::Fault.name(),
             () if cause == Cause::Overlay(Overlay::Syscall) && self.yields(circle) => advice::YIELDS,
             () if of(Account::Cpu) && self.collects() => advice::COLLECTOR,
@@ -132,6 +133,14 @@ impl Explained {
     fn read_more(&self, cause: Cause) -> bool {
         let is_of_reads = |one: &&Compared| matches!(one.metric, Metric::FaultMajor | Metric::BlockIo);
         self.counts(cause).filter(is_of_reads).any(|one| one.count as f64 >= one.typical + 1.0)
+    }
+
+    /// Whether the explained requests wrote more than a typical one, and that more than they read: waits too
+    /// short to be recorded do not say which of both they were for.
+    fn writes_more(&self, cause: Cause) -> bool {
+        let [written, read] =
+            [Metric::BlockWriteBytes, Metric::BlockReadBytes].map(|metric| self.more(cause, metric));
+        written > 0.0 && written > read
     }
 
     /// Whether at least half of the page faults beyond the usual had to read.

@@ -292,6 +292,22 @@ fn advice_is_on_whose_turn_it_was(
     assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
 }
 
+/// Waits too short to be recorded name no device: bytes say whether they were for reads or for writes.
+#[rstest]
+#[case::writes(0, 9_000_000, advice::WRITES)]
+#[case::reads(9_000_000, 0, "block_io")]
+#[case::reads_and_fewer_writes(9_000_000, 1_000_000, "block_io")]
+fn advice_on_short_waits_is_by_bytes(#[case] read: u64, #[case] written: u64, #[case] expected: &str) {
+    let mut requests = run_with(Account::BlockIo, 10_000_000);
+    for phase in &mut requests[94].phases {
+        (phase.counts.block_io, phase.counts.block_read_bytes) = (300, read);
+        phase.counts.block_write_bytes = written;
+    }
+    let explanation = explain(&requests, Wanted::Number(94));
+    let advised = explanation.groups[0].advised(&explanation.summary.groups[0], true, &explanation.circle);
+    assert_eq!(advised.first().map(|one| one.advice.clone()), advice::for_cause(expected));
+}
+
 /// A thread that was kept so for most of the wait.
 const fn kept(account: Account, stopped_by: Option<Stopper>) -> Blame {
     Blame { tid: 77, account, stopped_by, ns: 8_000_000, depth: 1 }
