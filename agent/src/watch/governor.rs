@@ -5,10 +5,12 @@
 //! request. Where rows take little, fewer requests are looked at at all, and metrics and triggers know only
 //! those. Both happen only as long as it helps.
 
+use guestscope_contract::Thinning;
+
 use super::rate::SAMPLES;
 
 /// Fewest of both, as a power of two: one of so many.
-const MOST_HALVED: u32 = 10;
+const MOST_HALVED: u32 = Thinning::MOST;
 /// Seconds between two decisions: until the last one is in all samples that the next one rests on. The kernel
 /// side hears of it within a second, and requests that began before end.
 const BETWEEN: u32 = SAMPLES as u32 + 2;
