@@ -12,7 +12,7 @@ use guestscope_contract::{
     Account,
     driver::{Does, DriverCall, Instant, Returning, Where},
     kept_by,
-    ledger::{Ledger, RUNNING},
+    ledger::{Ledger, RUNNING, Stamps},
 };
 
 use crate::{
@@ -115,8 +115,8 @@ pub(crate) fn is_inside(current: Current, slot: u16, stack: impl Fn() -> u64) ->
     matches!(place, Where::Inside)
 }
 
-/// The running thread's ledger now. Its time on CPUs is without what a hypervisor took up to its last switch,
-/// and without the time since a switch that was not seen.
+/// The running thread's ledger now. Its time on CPUs is without what a hypervisor took up to its last switch.
+/// If its switch to this CPU was not seen, the kernel's stamps tell when that was, as they will to the ledger.
 #[inline(always)]
 fn instant(ledger: *const Ledger) -> Instant {
     let mut at = Instant { now_ns: 0, cpu_ns: 0, sequence: 0 };
@@ -131,8 +131,13 @@ fn instant(ledger: *const Ledger) -> Instant {
             let cpu_ns: u64 = core::ptr::read_volatile((&raw const (*ledger).accounts).cast());
             at.now_ns = bpf_ktime_get_ns();
             at.cpu_ns = cpu_ns.wrapping_sub(stolen_ns);
-            if state == RUNNING {
-                at.cpu_ns = at.cpu_ns.wrapping_add(at.now_ns.wrapping_sub(since_ns));
+            let came_ns = if state == RUNNING {
+                Some(since_ns)
+            } else {
+                (*ledger).unseen_arrival_ns(at.now_ns, Current::stamps())
+            };
+            if let Some(came_ns) = came_ns {
+                at.cpu_ns = at.cpu_ns.wrapping_add(at.now_ns.wrapping_sub(came_ns));
             }
             if core::ptr::read_volatile(&raw const (*ledger).sequence) == at.sequence {
                 break;
@@ -236,6 +241,15 @@ impl Current {
         match Self::task() {
             Some(task) => registers::saved(task, &OFFSET_REGS_STACK),
             None => registers::saved(Task::<Plain>::at(Self::new().pointer()), &OFFSET_REGS_STACK),
+        }
+    }
+
+    /// The kernel's stamps of the running thread's stay on this CPU.
+    #[inline(always)]
+    fn stamps() -> Stamps {
+        match Self::task() {
+            Some(task) => task.stamps(),
+            None => Task::<Plain>::at(Self::new().pointer()).stamps(),
         }
     }
 }

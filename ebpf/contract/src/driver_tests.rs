@@ -60,6 +60,20 @@ fn without_a_transition_it_was_on_its_cpu_all_the_time() {
     assert_eq!(sums.cpu_ns, 8_000);
 }
 
+/// Calls of one stay whose begin was not seen: what the first one had is not counted again when the ledger is
+/// put right during the second one.
+#[test]
+fn each_call_of_an_unseen_stay_has_its_own_time() {
+    let (mut call, mut sums) = (DriverCall::default(), Driver::default());
+    let at = |now_ns, cpu_ns, sequence| Instant { now_ns, cpu_ns, sequence };
+    assert!(enters(&mut call, &mut sums, Does::Wait, FRAME, at(1_000, 400, 5)));
+    assert!(call.leave(&mut sums, FRAME, at(2_000, 1_400, 5)));
+    assert!(enters(&mut call, &mut sums, Does::Wait, FRAME, at(2_000, 1_400, 5)));
+    // 3,000 ns of the next 7,000 off its CPU.
+    assert!(call.leave(&mut sums, FRAME, at(9_000, 5_400, 7)));
+    assert_eq!((sums.cpu_ns, sums.waited_ns), (5_000, 8_000));
+}
+
 /// A switch that reached no hook is put right by the next one.
 #[test]
 fn a_ledger_that_takes_time_back_takes_none_from_the_sums() {

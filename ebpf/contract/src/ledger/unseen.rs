@@ -36,12 +36,13 @@ impl Ledger {
         }
     }
 
-    /// For a thread on a CPU whose switch-in was not seen: the kernel's own stamps give its time. Nothing
-    /// happens until an earlier stay has shown the offset of that clock.
+    /// When a thread on a CPU came there whose switch-in was not seen, by the kernel's own stamps. `None` if it
+    /// was seen, and until an earlier stay has shown the offset of that clock.
     #[inline(always)]
-    pub fn arrived_unseen(&mut self, now_ns: u64, stamps: Stamps, at: Arrival) {
+    #[must_use]
+    pub fn unseen_arrival_ns(&self, now_ns: u64, stamps: Stamps) -> Option<u64> {
         if self.state == RUNNING || stamps.arrived == 0 || self.arrival_offset_ns == 0 {
-            return;
+            return None;
         }
         let mut arrived_ns = stamps.arrived.wrapping_add(self.arrival_offset_ns);
         // The stamps are a few microseconds apart: not before the last event, nor after now.
@@ -51,6 +52,14 @@ impl Ledger {
         if arrived_ns < self.since_ns {
             arrived_ns = self.since_ns;
         }
+        Some(arrived_ns)
+    }
+
+    /// For a thread on a CPU whose switch-in was not seen: the kernel's own stamps give its time. Nothing
+    /// happens until an earlier stay has shown the offset of that clock.
+    #[inline(always)]
+    pub fn arrived_unseen(&mut self, now_ns: u64, stamps: Stamps, at: Arrival) {
+        let Some(arrived_ns) = self.unseen_arrival_ns(now_ns, stamps) else { return };
         if self.state == BLOCKED {
             // Perhaps its wake-up was not seen either. Then the kernel's stamps give the wait for a CPU at
             // the end.

@@ -112,9 +112,21 @@ fn an_edge_looks_and_the_next_switch_comes_to_the_same() {
     assert!(seen.iter().zip(later).all(|(seen, later)| *seen <= later));
 }
 
+/// A driver's call asks without a copy of the ledger.
+#[test]
+fn who_asks_when_it_came_is_told_what_the_next_switch_will_find() {
+    let mut ledger = blocked();
+    let came_ns = ledger.unseen_arrival_ns(2_000_800, stamps(2_000_700, 1_300));
+    assert_eq!(came_ns, Some(2_000_700));
+    ledger.leaving(2_001_000, stamps(2_000_700, 1_300), on(0));
+    assert_eq!((ledger.state, ledger.since_ns), (RUNNING, 2_000_700));
+    assert_eq!(ledger.unseen_arrival_ns(2_001_000, stamps(2_000_700, 1_300)), None, "it is known");
+}
+
 #[test]
 fn without_stamps_the_wait_goes_on() {
     let mut ledger = blocked();
+    assert_eq!(ledger.unseen_arrival_ns(2_000_800, Stamps::default()), None);
     ledger.leaving(2_001_000, Stamps::default(), on(0));
     ledger.out_runnable(2_001_000);
     assert_eq!((accounts(&ledger), ledger.missed), ([100, 1_000, 900], 1));
