@@ -2,8 +2,9 @@
 //!
 //! Yields a [`Headline`]. It examines the slowest tenth (three to ten requests), and of those only requests
 //! whose excess is at least a tenth of the typical latency. A cause dominates a request if it explains at
-//! least half of its excess, and is the common cause if it dominates more than half of these requests.
-//! Otherwise either the same causes share the excess of most requests, or the finding is mixed.
+//! least half of its excess, and is the common cause if it dominates more than half of these requests, or has
+//! three quarters of all their excess. Otherwise either the same causes share the excess of most requests, or
+//! the finding is mixed.
 
 use super::{cause::Cause, slow::Slow};
 use crate::untrusted::Untrusted;
@@ -13,6 +14,9 @@ pub const ENOUGH_REQUESTS: u64 = 20;
 /// An excess below the typical latency divided by this makes no request slow. Whole numbers compare exactly.
 const HARDLY_SLOWER: i64 = 10;
 
+/// Part of all excess from which on a cause is the common one, whatever number of requests it dominates: those
+/// are far slower than the others then.
+const OUTWEIGHS: f64 = 0.75;
 /// Part of a request's excess from which on its largest common cause counts as shared with others.
 const SHARED: f64 = 0.25;
 /// Part of all excess from which on a shared cause is named.
@@ -55,7 +59,7 @@ pub enum Headline {
         /// Their mean excess, ns.
         excess_ns: i64,
     },
-    /// One cause dominates more than half of the slowest.
+    /// One cause dominates more than half of the slowest, or outweighs all others.
     Cause {
         /// The cause.
         cause: Cause,
@@ -96,9 +100,9 @@ impl Headline {
         let slowest = &looked_at[..slow];
         let excess_ns = mean(slowest.iter().map(|slow| slow.excess_ns));
         let causes = frequencies(slowest);
-        match causes.first() {
-            Some(&(cause, dominated)) if dominated * 2 > slowest.len() => Self::one(cause, slowest),
-            _ => Self::shared(slowest).unwrap_or_else(|| {
+        match common(&causes, slowest) {
+            Some(cause) => Self::one(cause, slowest),
+            None => Self::shared(slowest).unwrap_or_else(|| {
                 let without = slowest.len() - causes.iter().map(|&(_, count)| count).sum::<usize>();
                 Headline::Mixed { slowest: slowest.len(), causes, without, excess_ns }
             }),
@@ -147,6 +151,17 @@ impl Headline {
 fn mean(values: impl ExactSizeIterator<Item = i64>) -> i64 {
     let count = values.len().max(1) as i128;
     (values.map(i128::from).sum::<i128>() / count) as i64
+}
+
+/// The cause that dominates more than half of these requests, else the one that has most of their excess.
+fn common(causes: &[(Cause, usize)], slowest: &[Slow]) -> Option<Cause> {
+    let all_ns: f64 = slowest.iter().map(|slow| slow.excess_ns as f64).sum();
+    let outweighs = |cause: Cause| {
+        let of_cause_ns: f64 = slowest.iter().map(|slow| slow.excess_by(cause) as f64).sum();
+        of_cause_ns >= all_ns * OUTWEIGHS
+    };
+    let most = causes.first().filter(|&&(_, dominated)| dominated * 2 > slowest.len());
+    most.or_else(|| causes.iter().find(|&&(cause, _)| outweighs(cause))).map(|&(cause, _)| cause)
 }
 
 fn frequencies(slowest: &[Slow]) -> Vec<(Cause, usize)> {

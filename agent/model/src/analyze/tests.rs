@@ -70,6 +70,28 @@ fn without_a_dominant_cause_the_headline_says_so() {
     assert_eq!(causes.iter().map(|&(_, count)| count).collect::<Vec<_>>(), [2, 2, 2, 2, 2]);
 }
 
+/// Two of ten waited for long, the others for a bit, each three for something else.
+#[rstest]
+#[case::three_quarters(3_000_000, Some((Cause::Account(Account::Lock), 2)))]
+#[case::less(2_900_000, None)]
+fn a_cause_that_outweighs_all_others_is_the_headline(
+    #[case] extra_ns: u64,
+    #[case] expected: Option<(Cause, usize)>,
+) {
+    let others = [Account::Runq, Account::BlockIo, Account::Net, Account::Gpu];
+    let slow = |number: u64| match number {
+        0..2 => constant(number, Account::Lock, extra_ns),
+        2..10 => constant(number, others[number as usize % 4], 250_000),
+        _ => constant(number, Account::Cpu, 0),
+    };
+    let requests: Vec<Request> = (0..100).map(slow).collect();
+    let found = match summary_of(&requests).groups[0].headline {
+        Headline::Cause { cause, dominated, slowest: 10, .. } => Some((cause, dominated)),
+        _ => None,
+    };
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn requests_that_are_hardly_slower_have_no_say() {
     let mut requests: Vec<Request> =
