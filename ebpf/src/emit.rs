@@ -20,11 +20,11 @@ const AVAILABLE: u64 = 0;
 /// Adds one to a counter of this CPU.
 #[inline(always)]
 pub(crate) fn count(counter: Counter) {
-    if let Some(value) = COUNTERS.get_ptr_mut(counter as u32) {
-        // SAFETY: the pointer is to this CPU's value of a map that lives as long as the program. A program
-        // that preempts this one on the same CPU may count as well: a load and a store would lose one of both
-        // counts.
-        unsafe { add(value, 1) };
+    if let Some(values) = COUNTERS.get_ptr_mut(0) {
+        // SAFETY: the pointer is to this CPU's value of a map that lives as long as the program, which has each
+        // counter. A program that preempts this one on the same CPU may count as well: a load and a store would
+        // lose one of both counts.
+        unsafe { add(values.cast::<u64>().add(counter as usize), 1) };
     }
 }
 

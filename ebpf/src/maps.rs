@@ -258,6 +258,6 @@ pub(crate) static THINNING: Array<Thinning> = Array::with_max_entries(1, 0);
 #[map]
 pub(crate) static UNSEEN: LruHashMap<UnseenRoot, u8> = LruHashMap::with_max_entries(UNSEEN_ROOTS, 0);
 
-/// Counters of the kernel side about itself, by [`Counter`].
+/// Counters of the kernel side about itself, by [`Counter`]: one value, so that the agent reads all at once.
 #[map]
-pub(crate) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT, 0);
+pub(crate) static COUNTERS: PerCpuArray<[u64; Counter::COUNT]> = PerCpuArray::with_max_entries(1, 0);

@@ -46,5 +46,5 @@ pub enum Counter {
 
 impl Counter {
     /// Number of counters.
-    pub const COUNT: u32 = 19;
+    pub const COUNT: usize = 19;
 }

@@ -7,7 +7,7 @@ use std::{
 
 use aya::{
     Ebpf,
-    maps::{Array, MapData, PerCpuArray, RingBuf},
+    maps::{Array, MapData, PerCpuArray, PerCpuValues, RingBuf},
     programs::Program,
 };
 use guestscope_contract::{Counter, ledger::Ledger};
@@ -32,6 +32,21 @@ pub(super) struct LedgerValue(Ledger);
 
 // SAFETY: a transparent wrapper of integers without padding.
 unsafe impl aya::Pod for LedgerValue {}
+
+/// Counters of the kernel side, as they were at one look.
+pub(super) struct Counts(PerCpuValues<[u64; Counter::COUNT]>);
+
+impl Counts {
+    /// A counter, over all CPUs.
+    pub(super) fn of(&self, counter: Counter) -> u64 {
+        self.by_cpu(counter).sum()
+    }
+
+    /// A counter of each CPU.
+    pub(super) fn by_cpu(&self, counter: Counter) -> impl Iterator<Item = u64> {
+        self.0.iter().map(move |counts| counts[counter as usize])
+    }
+}
 
 /// Programs in the kernel. Dropping it removes them.
 pub struct Loaded {
@@ -63,11 +78,11 @@ impl Loaded {
         aya_log::EbpfLogger::init_with_logger(&mut self.ebpf, logger)
     }
 
-    /// A counter of the kernel side, over all CPUs.
-    pub(super) fn count_of(&self, counter: Counter) -> Result<u64, LoadError> {
+    /// Counters of the kernel side, by CPU.
+    pub(super) fn counters(&self) -> Result<Counts, LoadError> {
         let map = self.ebpf.map("COUNTERS").ok_or(LoadError::Missing("COUNTERS"))?;
-        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(map)?;
-        Ok(counters.get(&(counter as u32), 0)?.iter().sum())
+        let counters: PerCpuArray<_, [u64; Counter::COUNT]> = PerCpuArray::try_from(map)?;
+        Ok(Counts(counters.get(&0, 0)?))
     }
 
     /// The rings; to be taken once.

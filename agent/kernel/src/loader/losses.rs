@@ -14,24 +14,25 @@ use crate::health::KernelLosses;
 impl Loaded {
     /// Losses that the BPF programs counted, over all CPUs.
     pub fn losses(&self) -> Result<KernelLosses, LoadError> {
-        let sum = |counter: Counter| self.count_of(counter);
+        let counts = self.counters()?;
+        let sum = |counter: Counter| counts.of(counter);
         Ok(KernelLosses {
-            edges: sum(Counter::LostEdge)?,
-            task_events: sum(Counter::LostFork)?
-                + sum(Counter::LostExec)?
-                + sum(Counter::LostExit)?
-                + sum(Counter::LostRename)?,
-            tasks_missed: sum(Counter::MissedTask)?,
-            edges_torn: sum(Counter::TornEdge)?,
-            stale_slots: sum(Counter::StaleSlot)?,
-            unknown_abi: sum(Counter::UnknownAbi)?,
-            waits: sum(Counter::LostWait)?,
-            sums_torn: sum(Counter::TornSum)?,
-            ends_unseen: sum(Counter::UnseenEnd)?,
-            ios: sum(Counter::LostIo)? + sum(Counter::StaleIo)?,
+            edges: sum(Counter::LostEdge),
+            task_events: sum(Counter::LostFork)
+                + sum(Counter::LostExec)
+                + sum(Counter::LostExit)
+                + sum(Counter::LostRename),
+            tasks_missed: sum(Counter::MissedTask),
+            edges_torn: sum(Counter::TornEdge),
+            stale_slots: sum(Counter::StaleSlot),
+            unknown_abi: sum(Counter::UnknownAbi),
+            waits: sum(Counter::LostWait),
+            sums_torn: sum(Counter::TornSum),
+            ends_unseen: sum(Counter::UnseenEnd),
+            ios: sum(Counter::LostIo) + sum(Counter::StaleIo),
             edges_unfinished: 0,
-            marks_untracked: sum(Counter::UntrackedMark)?,
-            requests_untracked: sum(Counter::UntrackedRequest)?,
+            marks_untracked: sum(Counter::UntrackedMark),
+            requests_untracked: sum(Counter::UntrackedRequest),
             runs_left_out: self.ebpf.programs().filter_map(|(_, program)| left_out(program)).sum(),
         })
     }

@@ -11,7 +11,6 @@
 use std::time::{Duration, Instant};
 
 use aya::{
-    maps::PerCpuArray,
     programs::{
         PerfEvent,
         perf_event::{PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy, SoftwareEvent},
@@ -135,8 +134,7 @@ impl Loaded {
 
     /// Ticks of the sampler's clocks, by CPU.
     fn ticks(&self) -> Option<Vec<u64>> {
-        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(self.ebpf.map("COUNTERS")?).ok()?;
-        Some(counters.get(&(Counter::Tick as u32), 0).ok()?.to_vec())
+        Some(self.counters().ok()?.by_cpu(Counter::Tick).collect())
     }
 
     /// Gives clocks to all CPUs and removes those of threads. Both tick for the moment in between.

@@ -26,7 +26,7 @@ impl Loaded {
         while let Some(item) = self.starts.as_mut().and_then(|ring| ring.next()) {
             starts.extend(decode(&item));
         }
-        (starts, self.count_of(Counter::LostStart).unwrap_or(0))
+        (starts, self.counters().map_or(0, |counts| counts.of(Counter::LostStart)))
     }
 }
 

@@ -31,6 +31,6 @@ impl Loaded {
     /// # Errors
     /// The kernel refuses to read the counters.
     pub fn requests_unseen(&self) -> Result<u64, LoadError> {
-        self.count_of(Counter::RequestNotSeen)
+        Ok(self.counters()?.of(Counter::RequestNotSeen))
     }
 }
