@@ -2,9 +2,9 @@
 //!
 //! Yields a [`Headline`]. It examines the slowest tenth (three to ten requests), and of those only requests
 //! whose excess is at least a tenth of the typical latency. A cause dominates a request if it explains at
-//! least half of its excess, and is the common cause if it dominates more than half of these requests, or has
-//! three quarters of all their excess. Otherwise either the same causes share the excess of most requests, or
-//! the finding is mixed.
+//! least half of its excess, and is the common cause if it has three quarters of all excess of these requests,
+//! or else dominates more than half of them. Otherwise either the same causes share the excess of most
+//! requests, or the finding is mixed.
 
 use super::{cause::Cause, slow::Slow};
 use crate::untrusted::Untrusted;
@@ -153,7 +153,7 @@ fn mean(values: impl ExactSizeIterator<Item = i64>) -> i64 {
     (values.map(i128::from).sum::<i128>() / count) as i64
 }
 
-/// The cause that dominates more than half of these requests, else the one that has most of their excess.
+/// The cause that has most of these requests' excess, else the one that dominates more than half of them.
 fn common(causes: &[(Cause, usize)], slowest: &[Slow]) -> Option<Cause> {
     let all_ns: f64 = slowest.iter().map(|slow| slow.excess_ns as f64).sum();
     let outweighs = |cause: Cause| {
@@ -161,7 +161,7 @@ fn common(causes: &[(Cause, usize)], slowest: &[Slow]) -> Option<Cause> {
         of_cause_ns >= all_ns * OUTWEIGHS
     };
     let most = causes.first().filter(|&&(_, dominated)| dominated * 2 > slowest.len());
-    most.or_else(|| causes.iter().find(|&&(cause, _)| outweighs(cause))).map(|&(cause, _)| cause)
+    causes.iter().find(|&&(cause, _)| outweighs(cause)).or(most).map(|&(cause, _)| cause)
 }
 
 fn frequencies(slowest: &[Slow]) -> Vec<(Cause, usize)> {

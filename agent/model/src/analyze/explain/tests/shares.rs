@@ -34,7 +34,7 @@ fn moves_to_another_cache_are_advised_on_where_only_cpu_time_grew() {
 fn the_share_of_the_tail_decides_which_cause_comes_first() {
     let late = |number: u64| {
         let late = match number {
-            4 | 14 => Some((Account::Lock, 200_000_000)),
+            4 | 14 => Some((Account::Lock, 90_000_000)),
             _ if number % 10 == 4 => Some((Account::Net, 9_000_000)),
             _ => None,
         };
@@ -49,7 +49,7 @@ fn the_share_of_the_tail_decides_which_cause_comes_first() {
     let [lock, net] = [Account::Lock, Account::Net].map(Cause::Account);
     assert_eq!((slowest, causes, without), (10, vec![(lock, 2), (net, 8)], 0));
     let advised = explained.advised(group, false, &explanation.circle);
-    // 72 of 472 ms are enough for a cause that the headline names.
+    // 72 of 252 ms are enough for a cause that the headline names.
     assert_eq!(advised.iter().map(|one| one.cause).collect::<Vec<_>>(), ["lock", "net"]);
 }
 
