@@ -26,6 +26,9 @@ const WAITS: usize = 16_384;
 /// fast as it is read.
 const EVENTS: usize = 4096;
 
+/// Records that waiting ones keep room for: 0.6 MB. A burst of more gives its room back.
+const KEPT: usize = 1024;
+
 /// Edges that the ring holds: once this many more have been read, all that were in it have been read.
 const RING: u64 = (4 << 20) / size_of::<EdgeRecord>() as u64;
 
@@ -56,6 +59,9 @@ pub struct Pump<S = RingBuf<MapData>> {
     rings: Rings<S>,
     /// Records that wait for edges, and the count of read edges at which they all have come.
     held: Vec<(u64, Record)>,
+    /// Room for those of the round before, and for events: rounds come 20 times a second.
+    earlier: Vec<(u64, Record)>,
+    events: Vec<Record>,
     batch: Vec<Record>,
     /// Times of the batch's records, and their places in it: a record has 640 bytes, and is not moved about.
     order: Vec<(u64, usize)>,
@@ -73,6 +79,8 @@ impl<S: Source> Pump<S> {
         Self {
             rings,
             held: Vec::new(),
+            earlier: Vec::new(),
+            events: Vec::new(),
             batch: Vec::new(),
             order: Vec::new(),
             most: BATCH,
@@ -107,21 +115,20 @@ impl<S: Source> Pump<S> {
     /// Fills the batch. False if there were more edges than fit: then ends and execs wait, since edges of
     /// their threads may still be in the ring.
     fn round(&mut self) -> bool {
-        let mut events: Vec<Record> = Vec::new();
-        let held = std::mem::take(&mut self.held);
-        self.undecodable += read(&mut self.rings.events, &mut events, EVENTS);
-        self.undecodable += read(&mut self.rings.waits, &mut events, WAITS);
+        std::mem::swap(&mut self.held, &mut self.earlier);
+        self.undecodable += read(&mut self.rings.events, &mut self.events, EVENTS);
+        self.undecodable += read(&mut self.rings.waits, &mut self.events, WAITS);
         let before = self.edges_read + RING;
         self.undecodable += read(&mut self.rings.edges, &mut self.batch, self.most);
         let edges = self.batch.len();
         self.edges_read += edges as u64;
         let emptied = edges < self.most;
         let newest_ns = self.batch.iter().map(Record::time_ns).max().unwrap_or(0);
-        let first_round = held.len() + events.len();
-        self.undecodable += read(&mut self.rings.events, &mut events, EVENTS);
-        self.undecodable += read(&mut self.rings.waits, &mut events, WAITS);
-        let events = events.into_iter().map(|event| (before, event));
-        for (index, (until, event)) in held.into_iter().chain(events).enumerate() {
+        let first_round = self.earlier.len() + self.events.len();
+        self.undecodable += read(&mut self.rings.events, &mut self.events, EVENTS);
+        self.undecodable += read(&mut self.rings.waits, &mut self.events, WAITS);
+        let events = self.events.drain(..).map(|event| (before, event));
+        for (index, (until, event)) in self.earlier.drain(..).chain(events).enumerate() {
             let until = if index < first_round { until } else { self.edges_read + RING };
             let may_wait = (index >= first_round || !emptied) && self.edges_read < until;
             let wait = match event {
@@ -132,6 +139,8 @@ impl<S: Source> Pump<S> {
             };
             if wait { self.held.push((until, event)) } else { self.batch.push(event) }
         }
+        self.earlier.shrink_to(KEPT);
+        self.events.shrink_to(KEPT);
         emptied
     }
 }
