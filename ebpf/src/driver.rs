@@ -116,7 +116,8 @@ pub(crate) fn is_inside(current: Current, slot: u16, stack: impl Fn() -> u64) ->
 }
 
 /// The running thread's ledger now. Its time on CPUs is without what a hypervisor took up to its last switch.
-/// If its switch to this CPU was not seen, the kernel's stamps tell when that was, as they will to the ledger.
+/// If its switch to this CPU was not seen, the kernel's stamps tell when that was, as they will to the
+/// ledger.
 #[inline(always)]
 fn instant(ledger: *const Ledger) -> Instant {
     let mut at = Instant { now_ns: 0, cpu_ns: 0, sequence: 0 };

@@ -21,9 +21,9 @@ const AVAILABLE: u64 = 0;
 #[inline(always)]
 pub(crate) fn count(counter: Counter) {
     if let Some(values) = COUNTERS.get_ptr_mut(0) {
-        // SAFETY: the pointer is to this CPU's value of a map that lives as long as the program, which has each
-        // counter. A program that preempts this one on the same CPU may count as well: a load and a store would
-        // lose one of both counts.
+        // SAFETY: the pointer is to this CPU's value of a map that lives as long as the program, which has
+        // each counter. A program that preempts this one on the same CPU may count as well: a load and a
+        // store would lose one of both counts.
         unsafe { add(values.cast::<u64>().add(counter as usize), 1) };
     }
 }

@@ -111,8 +111,8 @@ fn bpf_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
     item(xtask, if clippy { "clippy on the BPF target" } else { "check on the BPF target" }, &mut command)
 }
 
-/// The crates that differ on arm64, as they are there. The object is the same one, and `cargo xtask vm` builds
-/// the rest: its libraries would take as long here as all others together.
+/// The crates that differ on arm64, as they are there. The object is the same one, and `cargo xtask vm`
+/// builds the rest: its libraries would take as long here as all others together.
 fn arm64_item(xtask: &Xtask, toolchain: &Toolchain) -> Item {
     let name = "clippy for arm64";
     let arm64 = match Arm64::ensure(xtask, toolchain) {

@@ -2,9 +2,9 @@
 //!
 //! It records the calls and the work of libcuda_stub.so, which says what "ran" (`stub_hook`), as records laid
 //! out as those of CUPTI 12.1. STUB_CUPTI says how it behaves: `refuse:RESULT` (no kind can be enabled),
-//! `taken` (another client is there), `hang` (a flush never returns), `drop` (each buffer after the first with
-//! work is lost), `crash` (a flush ends the process). Names are those of CUPTI's documentation; nothing is copied
-//! from NVIDIA's headers.
+//! `taken` (another client is there), `hang` (a flush never returns), `drop` (each buffer after the first
+//! with work is lost), `crash` (a flush ends the process). Names are those of CUPTI's documentation; nothing
+//! is copied from NVIDIA's headers.
 
 use std::{
     env,

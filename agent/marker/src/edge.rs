@@ -18,8 +18,8 @@ pub enum Operation {
     /// A request began: name pointer, name length in bytes, request number, scheduled time in ns (0: none).
     Request = 2,
     /// The phase of the token ended; token 0 means the innermost of this thread. 1, 2 or 3: the thread is
-    /// inside no phase of this library then, inside another one, or inside as many as before. Token of a phase
-    /// within it that ended here as well (0: none).
+    /// inside no phase of this library then, inside another one, or inside as many as before. Token of a
+    /// phase within it that ended here as well (0: none).
     End = 3,
     /// The phase of the token is suspended: from here on it is not charged this thread's time. Other
     /// arguments as for `End`.

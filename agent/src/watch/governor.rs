@@ -1,9 +1,9 @@
 //! The governor: it keeps the agent within its share of the guest's CPU time.
 //!
-//! Each second it takes the agent's usual CPU time of the last ten seconds. Where that is too much, rows of fewer
-//! requests are kept and sent: of one of 2, 4, 8, ... chosen at random; metrics and triggers still count every
-//! request. Where rows take little, fewer requests are looked at at all, and metrics and triggers know only
-//! those. Both happen only as long as it helps.
+//! Each second it takes the agent's usual CPU time of the last ten seconds. Where that is too much, rows of
+//! fewer requests are kept and sent: of one of 2, 4, 8, ... chosen at random; metrics and triggers still
+//! count every request. Where rows take little, fewer requests are looked at at all, and metrics and triggers
+//! know only those. Both happen only as long as it helps.
 
 use guestscope_contract::Thinning;
 
@@ -142,7 +142,8 @@ mod tests {
     /// What an agent needs for itself, to look at all requests, and to keep the rows of all of them.
     type Needs = (f64, f64, f64);
 
-    /// What it took in the end, how often it changed its mind, and how often it said that it cannot take less.
+    /// What it took in the end, how often it changed its mind, and how often it said that it cannot take
+    /// less.
     fn settled((rest, requests, rows): Needs, sees_all: bool, seconds: u32) -> (f64, u32, u32) {
         let (mut governor, mut changes, mut helpless) = (Governor::default(), 0, 0);
         let takes = |governor: Governor| {

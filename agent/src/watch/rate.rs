@@ -52,8 +52,8 @@ impl Rates {
         (self.requests, rate)
     }
 
-    /// The part of one CPU that the agent took in the usual one of these seconds: making an incident takes some
-    /// of them, and is over then.
+    /// The part of one CPU that the agent took in the usual one of these seconds: making an incident takes
+    /// some of them, and is over then.
     pub(super) fn usual_cpu(&self) -> f64 {
         let pairs = self.last.iter().zip(self.last.iter().skip(1));
         let mut parts: Vec<f64> = pairs

@@ -68,7 +68,8 @@ pub(crate) struct Status {
     pub(crate) recorder_bytes: u64,
     /// Rows that were not written.
     pub(crate) rows_lost: u64,
-    /// The part of the requests looked at whose rows are kept, so that the agent keeps to its share of CPU time.
+    /// The part of the requests looked at whose rows are kept, so that the agent keeps to its share of CPU
+    /// time.
     pub(crate) kept_part: f64,
     /// What was lost or not seen, by what it is, without zeros.
     pub(crate) losses: BTreeMap<String, u64>,

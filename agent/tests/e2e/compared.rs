@@ -31,8 +31,8 @@ const RUNS: u32 = 5;
 type Length = [&'static str; 2];
 /// Some 5 ms each; one in twelve has a fault.
 const FAULTS: Length = ["72", "2500000"];
-/// Some 0.1 ms each, and enough of them for every metric, also where edges are lost: an agent that is built for
-/// tests is slower than one that is shipped.
+/// Some 0.1 ms each, and enough of them for every metric, also where edges are lost: an agent that is built
+/// for tests is slower than one that is shipped.
 const ALIKE: Length = ["10800", "50000"];
 /// Largest relative error of an injected size.
 const SHARE: f64 = 0.10;

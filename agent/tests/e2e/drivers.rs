@@ -108,10 +108,11 @@ fn check_against_the_log(phase: &Phase, line: &Value) {
     assert!(is_least(ours_ns, inside_ns, 0) && is_most(ours_ns, around_ns, 0), "{}", text());
     let (cpu_ns, steal_ns) = (counts.cpu_gpu_ns, counts.steal_ns);
     let (inside_cpu_ns, around_cpu_ns) = (fact("inside_cpu_ns"), fact("around_cpu_ns"));
-    // An interrupt costs more than a call's promise: the slack is a part of the whole time, not of time on CPU.
+    // An interrupt costs more than a call's promise: the slack is a part of the whole time, not of time on
+    // CPU.
     let slack_ns = steal_ns + inside_ns / SLACK_PART;
-    // The kernel counts a thread whose wakeup preempts as on the CPU from when it is enqueued, the ledger from
-    // the switch; until then it is in `runq` (kernel tests, `agreement::compare_times`).
+    // The kernel counts a thread whose wakeup preempts as on the CPU from when it is enqueued, the ledger
+    // from the switch; until then it is in `runq` (kernel tests, `agreement::compare_times`).
     let woken_ns = if counts.wakeup > 0 { phase.accounts.get(Account::Runq) } else { 0 };
     let holds = is_least(cpu_ns + woken_ns, inside_cpu_ns, steal_ns) && is_most(cpu_ns, around_cpu_ns, slack_ns);
     assert!(holds, "{}", text());

@@ -98,8 +98,8 @@ impl Resident {
         eventually("a slow request", || (!self.ground.path(&format!("{book}.slow")).exists()).then_some(()));
     }
 
-    /// Starts another agent after the first one was killed: an incident that is asked for then has requests of
-    /// both, and between them those that nobody saw.
+    /// Starts another agent after the first one was killed: an incident that is asked for then has requests
+    /// of both, and between them those that nobody saw.
     pub(crate) fn check_next_has_what_was_recorded(&self) {
         self.wait_for("book", 100);
         let agent = self.watch("next", &[]);

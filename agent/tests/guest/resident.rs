@@ -68,7 +68,8 @@ fn steps_of_the_wall_clock_cost_a_resident_agent_nothing() {
 }
 
 /// The machine starts anew without a warning. The agent of the next boot starts in the directory of the first
-/// one, whose files are as far on the disk as the kernel had written them; what was kept before is still there.
+/// one, whose files are as far on the disk as the kernel had written them; what was kept before is still
+/// there.
 #[test]
 fn a_reboot_in_the_middle_costs_the_last_seconds() {
     let test = "resident::a_reboot_in_the_middle_costs_the_last_seconds";

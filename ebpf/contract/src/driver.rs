@@ -80,8 +80,8 @@ pub struct DriverCall {
 pub struct Instant {
     /// The clock, ns of `CLOCK_MONOTONIC`.
     pub now_ns: u64,
-    /// The thread's time on CPUs by then, ns. What it ran for since a switch that was not seen is missing where
-    /// the kernel has no stamps of it.
+    /// The thread's time on CPUs by then, ns. What it ran for since a switch that was not seen is missing
+    /// where the kernel has no stamps of it.
     pub cpu_ns: u64,
     /// The ledger's number of transitions.
     pub sequence: u32,

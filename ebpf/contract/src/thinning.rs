@@ -2,10 +2,10 @@
 //!
 //! Whether a request is handed over is drawn when it begins. Those that are not are remembered by the token
 //! of their root, which every edge of the marker library about them carries: so a request is handed over
-//! whole or not at all, on whatever threads it is. What has no token (a mark, the innermost phase) follows the
-//! innermost phase of its thread, and so does a root within another source's phase, which is part of that. What
-//! the kernel side makes by itself is always handed over; calls of functions within a request that is not are
-//! not shown.
+//! whole or not at all, on whatever threads it is. What has no token (a mark, the innermost phase) follows
+//! the innermost phase of its thread, and so does a root within another source's phase, which is part of
+//! that. What the kernel side makes by itself is always handed over; calls of functions within a request that
+//! is not are not shown.
 
 #![expect(
     clippy::inline_always,
@@ -114,8 +114,8 @@ impl Outside {
         }
     }
 
-    /// Whether a root that begins is a request by itself: nothing is open on its thread, as far as is known or
-    /// as its library says, or both are marked by the program.
+    /// Whether a root that begins is a request by itself: nothing is open on its thread, as far as is known
+    /// or as its library says, or both are marked by the program.
     const fn is_separate(&self, head: u64, length: u64) -> bool {
         let is_same = self.outermost == instance(head);
         let is_marked = Source::and_length(length).0 as u8 == Source::Marker as u8;

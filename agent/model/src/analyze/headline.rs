@@ -2,9 +2,9 @@
 //!
 //! Yields a [`Headline`]. It examines the slowest tenth (three to ten requests), and of those only requests
 //! whose excess is at least a tenth of the typical latency. A cause dominates a request if it explains at
-//! least half of its excess, and is the common cause if it has three quarters of all excess of these requests,
-//! or else dominates more than half of them. Otherwise either the same causes share the excess of most
-//! requests, or the finding is mixed.
+//! least half of its excess, and is the common cause if it has three quarters of all excess of these
+//! requests, or else dominates more than half of them. Otherwise either the same causes share the excess of
+//! most requests, or the finding is mixed.
 
 use super::{cause::Cause, slow::Slow};
 use crate::untrusted::Untrusted;
@@ -14,8 +14,8 @@ pub const ENOUGH_REQUESTS: u64 = 20;
 /// An excess below the typical latency divided by this makes no request slow. Whole numbers compare exactly.
 const HARDLY_SLOWER: i64 = 10;
 
-/// Part of all excess from which on a cause is the common one, whatever number of requests it dominates: those
-/// are far slower than the others then.
+/// Part of all excess from which on a cause is the common one, whatever number of requests it dominates:
+/// those are far slower than the others then.
 const OUTWEIGHS: f64 = 0.75;
 /// Part of a request's excess from which on its largest common cause counts as shared with others.
 const SHARED: f64 = 0.25;

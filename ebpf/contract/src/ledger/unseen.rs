@@ -36,8 +36,8 @@ impl Ledger {
         }
     }
 
-    /// When a thread on a CPU came there whose switch-in was not seen, by the kernel's own stamps. `None` if it
-    /// was seen, and until an earlier stay has shown the offset of that clock.
+    /// When a thread on a CPU came there whose switch-in was not seen, by the kernel's own stamps. `None` if
+    /// it was seen, and until an earlier stay has shown the offset of that clock.
     #[inline(always)]
     #[must_use]
     pub fn unseen_arrival_ns(&self, now_ns: u64, stamps: Stamps) -> Option<u64> {

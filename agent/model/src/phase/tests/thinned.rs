@@ -1,5 +1,5 @@
-//! Requests that the kernel side leaves out on purpose: the others come out as if they were alone, and nothing
-//! counts as lost. The choice is made here as the kernel side makes it.
+//! Requests that the kernel side leaves out on purpose: the others come out as if they were alone, and
+//! nothing counts as lost. The choice is made here as the kernel side makes it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
