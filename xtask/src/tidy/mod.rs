@@ -1,8 +1,8 @@
 //! The rules of this repository that no compiler checks, as a list of complaints.
 //!
-//! Yields one [`Complaint`] per broken rule and place: opening comments, lengths, inherited lints, sleeping
-//! tests, clippy's settings, a row in KERNELS.md for each hook, a true CONTRIBUTING.md, circles of files. It
-//! changes no file.
+//! Yields one [`Complaint`] per broken rule and place: opening comments, lengths and widths, inherited lints,
+//! sleeping tests, clippy's settings, a row in KERNELS.md for each hook, a true CONTRIBUTING.md, circles of
+//! files. It changes no file.
 
 mod circles;
 
@@ -18,6 +18,8 @@ use self::circles::Crate;
 use crate::guide;
 
 const MOST_LINES: usize = 400;
+/// Most columns of a line of comment: rustfmt cuts code alone.
+const MOST_COLUMNS: usize = 110;
 /// A long file is allowed to be one table; its first line says so.
 const TABLE: &str = "//! Table:";
 /// Clippy's settings, of which it reads one file for each crate: those of a crate hold all of the root's.
@@ -141,6 +143,9 @@ fn source(file: &Path, text: &str, out: &mut Vec<Complaint>) {
                 "has no sleeping test: it says `skipped: NAME: REASON` at run time",
             ));
         }
+        if line.trim_start().starts_with("//") && line.chars().count() > MOST_COLUMNS {
+            out.push(complaint(file, number + 1, &format!("comments have at most {MOST_COLUMNS} columns")));
+        }
     }
 }
 
@@ -234,6 +239,16 @@ mod tests {
     ) {
         let text = format!("{first}\n{}", "x\n".repeat(lines - 1));
         assert_eq!(check(&[("a.rs", &text)]).len(), expected);
+    }
+
+    #[rstest]
+    #[case::comment("    /// ", 110, 0)]
+    #[case::wide_comment("    /// ", 111, 1)]
+    #[case::by_characters("//! \u{e4}", 110, 0)]
+    #[case::wide_code("let x = ", 111, 0)]
+    fn comments_are_not_wide(#[case] begin: &str, #[case] columns: usize, #[case] expected: usize) {
+        let line = format!("{begin}{}", "x".repeat(columns - begin.chars().count()));
+        assert_eq!(check(&[("a.rs", &format!("//! Logic.\n{line}\n"))]).len(), expected);
     }
 
     #[rstest]
