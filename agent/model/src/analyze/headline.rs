@@ -3,8 +3,8 @@
 //! Yields a [`Headline`]. It examines the slowest tenth (three to ten requests), and of those only requests
 //! whose excess is at least a tenth of the typical latency. A cause dominates a request if it explains at
 //! least half of its excess, and is the common cause if it has three quarters of all excess of these
-//! requests, or else dominates more than half of them. Otherwise either the same causes share the excess of
-//! most requests, or the finding is mixed.
+//! requests, or else dominates more than half of them; the other way round where these are but the slowest of
+//! the slow tenth. Otherwise either the same causes share the excess of most requests, or the finding is mixed.
 
 use super::{cause::Cause, slow::Slow};
 use crate::untrusted::Untrusted;
@@ -100,7 +100,9 @@ impl Headline {
         let slowest = &looked_at[..slow];
         let excess_ns = mean(slowest.iter().map(|slow| slow.excess_ns));
         let causes = frequencies(slowest);
-        match common(&causes, slowest) {
+        // What ten of a hundred slow requests have does not outweigh what the others may have.
+        let are_all = looked_at.len() as u64 >= requests / 10;
+        match common(&causes, slowest, are_all) {
             Some(cause) => Self::one(cause, slowest),
             None => Self::shared(slowest).unwrap_or_else(|| {
                 let without = slowest.len() - causes.iter().map(|&(_, count)| count).sum::<usize>();
@@ -153,15 +155,18 @@ fn mean(values: impl ExactSizeIterator<Item = i64>) -> i64 {
     (values.map(i128::from).sum::<i128>() / count) as i64
 }
 
-/// The cause that has most of these requests' excess, else the one that dominates more than half of them.
-fn common(causes: &[(Cause, usize)], slowest: &[Slow]) -> Option<Cause> {
+/// The cause that has most of these requests' excess, or the one that dominates more than half of them. The
+/// former comes first if these are all slow ones.
+fn common(causes: &[(Cause, usize)], slowest: &[Slow], are_all: bool) -> Option<Cause> {
     let all_ns: f64 = slowest.iter().map(|slow| slow.excess_ns as f64).sum();
     let outweighs = |cause: Cause| {
         let of_cause_ns: f64 = slowest.iter().map(|slow| slow.excess_by(cause) as f64).sum();
         of_cause_ns >= all_ns * OUTWEIGHS
     };
     let most = causes.first().filter(|&&(_, dominated)| dominated * 2 > slowest.len());
-    causes.iter().find(|&&(cause, _)| outweighs(cause)).or(most).map(|&(cause, _)| cause)
+    let heaviest = causes.iter().find(|&&(cause, _)| outweighs(cause));
+    let found = if are_all { heaviest.or(most) } else { most.or(heaviest) };
+    found.map(|&(cause, _)| cause)
 }
 
 fn frequencies(slowest: &[Slow]) -> Vec<(Cause, usize)> {

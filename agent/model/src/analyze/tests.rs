@@ -96,6 +96,21 @@ fn a_cause_that_outweighs_all_others_is_the_headline(
     assert_eq!(found, expected);
 }
 
+/// Ten of a hundred slow requests are looked at: two of them outweigh the other eight, but not the ninety.
+#[test]
+fn the_slowest_of_many_slow_requests_do_not_outweigh_the_others() {
+    let slow = |number: u64| match number {
+        0..2 => constant(number, Account::Lock, 3_000_000),
+        2..100 => constant(number, Account::Runq, 250_000),
+        _ => constant(number, Account::Cpu, 0),
+    };
+    let requests: Vec<Request> = (0..1000).map(slow).collect();
+    let Headline::Cause { cause, dominated, .. } = summary_of(&requests).groups[0].headline else {
+        panic!("eight of ten have one cause")
+    };
+    assert_eq!((cause, dominated), (Cause::Account(Account::Runq), 8));
+}
+
 #[test]
 fn requests_that_are_hardly_slower_have_no_say() {
     let mut requests: Vec<Request> =

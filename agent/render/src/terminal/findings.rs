@@ -53,7 +53,7 @@ pub(super) fn headline_of(
     let said = headline(found, cpu_quota, unicode);
     let Headline::Cause { cause, slowest, .. } = found else { return said };
     let slowest = &group.slowest[..(*slowest).min(group.slowest.len())];
-    let device = (*cause == Cause::Account(Account::Poll)).then(|| in_flight(slowest)).flatten();
+    let device = (*cause == Cause::Account(Account::Poll)).then(|| in_flight(slowest, *cause)).flatten();
     let by_io = device
         .map(|name| format!("reads or writes of {} were in flight meanwhile", plain(name.stored(), unicode)));
     let taken = || TakenBy::of(slowest).filter(|_| *cause == Cause::Suspended);
@@ -71,12 +71,14 @@ fn taken_by(TakenBy { phase, ns }: &TakenBy, unicode: bool) -> String {
     format!("{by} had their threads for {} of it, in the mean", duration(*ns))
 }
 
-/// The device whose reads or writes were in flight in the longest waits of most of these requests.
-fn in_flight(slowest: &[Slow]) -> Option<&Untrusted> {
-    let waits = slowest.iter().filter_map(|slow| slow.longest_wait.as_ref());
+/// The device whose reads or writes were in flight in the longest waits of most of these requests that the
+/// cause dominates.
+fn in_flight(slowest: &[Slow], cause: Cause) -> Option<&Untrusted> {
+    let dominated: Vec<&Slow> = slowest.iter().filter(|slow| slow.dominant() == Some(cause)).collect();
+    let waits = dominated.iter().filter_map(|slow| slow.longest_wait.as_ref());
     let ios = waits.filter_map(|wait| wait.io.as_ref()).filter(|io| io.in_flight.is_some());
     let named: Vec<&Untrusted> = ios.map(|io| &io.name).collect();
-    named.first().copied().filter(|_| named.len() * 2 > slowest.len())
+    named.first().copied().filter(|_| named.len() * 2 > dominated.len())
 }
 
 /// `of 334 ms in their longest waits, the threads that they waited for had no CPU for 165 ms`

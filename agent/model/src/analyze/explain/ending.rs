@@ -26,7 +26,8 @@ const HARDLY_SLOWER: i64 = 10;
 /// Why a cause is advised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// It is the main cause of most of the slowest requests.
+    /// It is the cause that the headline names: the main one of most of the slowest requests, or the one that
+    /// outweighs all others.
     Slowest,
     /// It explains much of the excess above the 90th percentile.
     Tail,
