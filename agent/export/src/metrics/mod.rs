@@ -143,7 +143,8 @@ impl Metrics {
         }
         for phase in &request.phases {
             let name = if phase.id == root.id { "" } else { phase.name.stored() };
-            self.with_row(root.name.stored(), name, |row| row.add(phase, wall_offset_ns));
+            let is_other = self.with_row(root.name.stored(), name, |row| row.add(phase, wall_offset_ns));
+            self.others += u64::from(is_other);
         }
         if let Some(verdict) = verdict
             && let Some(tail) = verdict.tail.filter(|tail| *tail >= Band::P90)
@@ -155,20 +156,23 @@ impl Metrics {
         }
     }
 
-    fn with_row(&mut self, request: &str, phase: &str, change: impl FnOnce(&mut Row)) {
+    /// Changes a row. Whether that is the one of others, for want of room.
+    fn with_row(&mut self, request: &str, phase: &str, change: impl FnOnce(&mut Row)) -> bool {
         request.clone_into(&mut self.sought.request);
         phase.clone_into(&mut self.sought.phase);
         if let Some(row) = self.rows.get_mut(&self.sought) {
-            return change(row);
+            change(row);
+            return false;
         }
         let other = if phase.is_empty() { "" } else { OTHER_PHASES };
-        let key = if self.rows.len() >= MOST {
-            self.others += 1;
+        let is_other = self.rows.len() >= MOST;
+        let key = if is_other {
             Key { request: OTHER_REQUESTS.to_owned(), phase: other.to_owned() }
         } else {
             self.sought.clone()
         };
         change(self.rows.entry(key).or_default());
+        is_other
     }
 
     /// What came since an earlier state of the same metrics.

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::{Exemplar, Key, Metrics, POWERS, Row};
-use crate::{analyze::Cause, untrusted::plain};
+use crate::{analyze::Cause, untrusted::is_unsafe};
 
 /// The content type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -101,9 +101,27 @@ fn line(text: &mut String, name: &str, labels: &[(&str, &str)], value: f64) {
     let _ = write!(text, "guestscope_{name}{labels} {value}");
 }
 
-/// A value of a label: names come from programs.
+/// A value of a label: names come from programs. Two names never become one: a series that comes twice is an
+/// error to who reads this. So a backslash that looks like the begin of an escaped character is escaped too.
 fn escaped(value: &str) -> String {
-    plain(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let mut text = String::with_capacity(value.len());
+    for (at, c) in value.char_indices() {
+        match c {
+            _ if is_unsafe(c) && c != '\n' => push_escaped(&mut text, c),
+            '\\' if value[at + 1..].starts_with("u{") => push_escaped(&mut text, c),
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            _ => text.push(c),
+        }
+    }
+    text
+}
+
+/// `\u{1b}`, whose backslash is itself escaped in a label.
+fn push_escaped(text: &mut String, c: char) {
+    text.push('\\');
+    text.extend(c.escape_unicode());
 }
 
 fn seconds(ns: u128) -> f64 {

@@ -32,14 +32,17 @@ fn counts_and_sums_are_those_of_the_rows() {
 fn names_are_bounded() {
     let request = samples::inference(1).remove(0);
     let mut metrics = Metrics::default();
+    let verdict = TailVerdict { cause: None, tail: Some(Band::P99) };
     for number in 0..2 * MOST {
         let mut request = request.clone();
         request.phases[0].name = format!("request {number}").into();
-        metrics.observe(&request, None, 0);
+        metrics.observe(&request, Some(&verdict), 0);
     }
     let phases = request.phases.len() as u64 * 2 * MOST as u64;
     assert_eq!(metrics.rows().map(|(_, row)| row.durations.count()).sum::<u64>(), phases);
     assert!(metrics.rows().count() <= MOST + 2);
+    let others = metrics.rows().filter(|(key, _)| key.request == OTHER_REQUESTS);
+    assert_eq!(others.map(|(_, row)| row.durations.count()).sum::<u64>(), metrics.others, "each once");
     assert!(metrics.others > 0);
 }
 
@@ -61,6 +64,23 @@ fn the_text_is_open_metrics() {
         value: 27e6,
     }];
     insta::assert_snapshot!(text(&metrics, &numbers));
+}
+
+/// A program may give its phases any names.
+#[test]
+fn two_names_are_never_one_series() {
+    let mut metrics = Metrics::default();
+    for name in ["a\u{1}", "a\u{2}", "a\\u{1}", "a\n", "a\\n", "a\"", "a\\\"", "a\u{202e}", "a\u{fffd}"] {
+        let mut request = samples::inference(1).remove(0);
+        request.phases.truncate(1);
+        request.phases[0].name = name.into();
+        metrics.observe(&request, None, 0);
+    }
+    let text = text(&metrics, &[]);
+    let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once("} "));
+    let series: Vec<&str> = samples.map(|(series, _)| series).collect();
+    let different: std::collections::HashSet<&&str> = series.iter().collect();
+    assert_eq!(different.len(), series.len());
 }
 
 #[test]

@@ -115,7 +115,8 @@ impl MetricsExporter {
             loop {
                 let is_last = stopped.recv_timeout(every) != Err(RecvTimeoutError::Timeout);
                 let (metrics, numbers) = source();
-                let now_ns = ClockPair::now().wall_ns;
+                // A clock that was set back makes no point end before it begins.
+                let now_ns = ClockPair::now().wall_ns.max(maker.since_ns());
                 let request = maker.request(&metrics, &numbers, now_ns);
                 let push = async {
                     let sent = transport.send_metrics(&request);
@@ -177,6 +178,11 @@ fn note(state: &Mutex<State>, pushed: Result<(), String>) {
 type Span = (u64, u64);
 
 impl Maker {
+    /// Begin of the next points, ns since 1970.
+    fn since_ns(&self) -> u64 {
+        self.taken.as_ref().map_or(self.started_ns, |(_, at_ns)| (*at_ns).max(self.started_ns))
+    }
+
     fn was_taken(&mut self, metrics: Metrics, now_ns: u64) {
         if let Some(taken) = &mut self.taken {
             *taken = (metrics, now_ns);
