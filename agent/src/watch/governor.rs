@@ -71,7 +71,6 @@ impl Governor {
         if self.since < BETWEEN {
             return Decision::Same;
         }
-        let was_helpless = std::mem::take(&mut self.is_helpless);
         let next = if used.all > most {
             self.fewer(used, most, sees_all)
         } else if self.calm >= CALM {
@@ -83,7 +82,9 @@ impl Governor {
             *self = Self { rows: next.0, requests: next.1, ..Self::default() };
             return Decision::Another;
         }
-        self.is_helpless = used.all > most;
+        // What goes up and down about its share is told once.
+        let was_helpless = self.is_helpless;
+        self.is_helpless = used.all > most || was_helpless && used.all > most * FITS;
         if self.is_helpless && !was_helpless { Decision::Helpless } else { Decision::Same }
     }
 
@@ -196,6 +197,16 @@ mod tests {
             (2.0625, 1, 1),
             "rows take 1, 0.5, 0.25, 0.125, 0.0625"
         );
+    }
+
+    #[test]
+    fn what_goes_up_and_down_about_the_share_is_told_once() {
+        let mut governor = Governor::default();
+        let look = |second: u32| {
+            let all = if second % 2 == 0 { 1.1 } else { 0.95 };
+            governor.look(Used { all, rows: 0.01, requests: 0.01 }, 1.0, false)
+        };
+        assert_eq!((0..100).map(look).filter(|told| *told == Decision::Helpless).count(), 1);
     }
 
     #[test]

@@ -183,8 +183,8 @@ pub(super) struct Pressed {
 }
 
 impl Pressed {
-    /// Takes a sample of the guest. Returns the first trigger that notices it; then five more seconds have to
-    /// pass.
+    /// Takes a sample of the guest. Returns the first trigger that notices it; then five more seconds of its
+    /// resource have to pass. Triggers of other resources have their turn with the next sample.
     pub(super) fn take<'a>(&mut self, sample: &Sample, triggers: &'a [Trigger]) -> Option<&'a Trigger> {
         if sample.gpu.is_some() {
             return None;
@@ -211,7 +211,7 @@ impl Pressed {
             })
         };
         let found = triggers.iter().find(is_above)?;
-        self.parts.clear();
+        self.parts.retain(|resource, _| Some(*resource) != found.pressure);
         Some(found)
     }
 }

@@ -65,3 +65,23 @@ fn pressure_must_last() {
     }
     assert_eq!(noticed, [10, 15]);
 }
+
+/// One that always holds silences no other.
+#[test]
+fn each_resource_has_its_turn() {
+    let triggers = [
+        trigger("pressure = 'cpu'\nabove_percent = 10"),
+        trigger("pressure = 'io'\nabove_percent = 10"),
+    ];
+    let (mut pressed, mut noticed) = (Pressed::default(), Vec::new());
+    for second in 0..12_u64 {
+        let total_ns = Some(second * 600_000_000);
+        let time_ns = second * 1_000_000_000;
+        let sample =
+            Sample { time_ns, psi_cpu_some_ns: total_ns, psi_io_some_ns: total_ns, ..Sample::default() };
+        let found = pressed.take(&sample, &triggers);
+        noticed.extend(found.and_then(|trigger| trigger.pressure).map(|pressure| (second, pressure)));
+    }
+    let [cpu, io] = [Pressure::Cpu, Pressure::Io];
+    assert_eq!(noticed, [(5, cpu), (6, io), (10, cpu), (11, io)]);
+}
