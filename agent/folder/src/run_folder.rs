@@ -212,9 +212,14 @@ impl RunFolder {
 
     /// Changes the manifest and writes it. Call it every minute; the row counts are filled in.
     pub fn update_manifest(&mut self, change: impl FnOnce(&mut Manifest)) {
-        change(&mut self.manifest);
+        self.change_manifest(change);
         let written = self.write_manifest();
         self.note(written);
+    }
+
+    /// Changes the manifest, which is written with the next update, or at the end.
+    pub fn change_manifest(&mut self, change: impl FnOnce(&mut Manifest)) {
+        change(&mut self.manifest);
     }
 
     /// Errors of writing, so far.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     analyze::{Live, TailVerdict},
-    folder::{RunFolder, Sample},
+    folder::{Manifest, RunFolder, Sample},
     phase::{PhaseKind, Request, Wait, pairing::Output},
     platform::{Devices, Groups, Root},
     sinks::{
@@ -111,10 +111,16 @@ impl Sinks {
                 }
             }
             Message::Unfinished(all) => {
-                if let Some(attendant) = &mut self.attendant {
-                    attendant.unfinished(&all);
+                let change = |manifest: &mut Manifest| manifest.unfinished = (&all).into();
+                match &mut self.attendant {
+                    // Such a message comes every second while a request is open for long, and each update
+                    // waits for the disk twice.
+                    Some(attendant) => {
+                        attendant.unfinished(&all);
+                        self.folder.change_manifest(change);
+                    }
+                    None => self.folder.update_manifest(change),
                 }
-                self.folder.update_manifest(|manifest| manifest.unfinished = (&all).into());
             }
             Message::Restored(restored) => {
                 self.exporter.iter().for_each(|exporter| exporter.restored(restored));
