@@ -87,11 +87,12 @@ fn a_cause_that_outweighs_all_others_is_the_headline(
         _ => constant(number, Account::Cpu, 0),
     };
     let requests: Vec<Request> = (0..100).map(slow).collect();
-    let found = match summary_of(&requests).groups[0].headline {
-        Headline::Cause { cause: Cause::Account(account), dominated, slowest: 10, .. } => {
-            Some((account, dominated))
-        }
-        _ => None,
+    let found = if let Headline::Cause { cause: Cause::Account(account), dominated, slowest: 10, .. } =
+        summary_of(&requests).groups[0].headline
+    {
+        Some((account, dominated))
+    } else {
+        None
     };
     assert_eq!(found, expected);
 }
