@@ -8,20 +8,21 @@
 use std::{
     collections::VecDeque,
     fs,
-    os::unix::fs::MetadataExt as _,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt as _},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use guestscope_base::clock::ClockPair;
 
 use super::{
     begin::CreateOptions,
-    manifest::{self, HealthRecord, Manifest, RowCounts},
+    manifest::{self, HealthRecord, MANIFEST, Manifest, RowCounts},
     name::rfc3339,
     reader::Folder,
     run_folder::RunFolder,
+    stream,
 };
 
 /// Most segments kept, whatever is asked for: each costs some 200 bytes here and a directory on disk.
@@ -47,7 +48,8 @@ pub struct RecorderOptions {
 pub struct Segment {
     path: PathBuf,
     bytes: u64,
-    /// Begin and end, CLOCK_MONOTONIC of this boot, ns; both 0 for a segment of an earlier boot.
+    /// Begin and end, CLOCK_MONOTONIC of this boot, ns; both 0 for a segment of an earlier boot, and for one
+    /// that cannot be read.
     span_ns: (u64, u64),
     /// End, wall time, ns since 1970.
     ended_ns: u64,
@@ -64,6 +66,15 @@ impl Segment {
     pub fn overlaps(&self, from_ns: u64, to_ns: u64) -> bool {
         let (begin_ns, end_ns) = self.span_ns;
         begin_ns <= to_ns && end_ns >= from_ns && end_ns > 0
+    }
+
+    /// Time since its end, ns. Wall time may be set at any moment, by hours: it serves only where the boot is
+    /// another, since monotonic times of two boots do not compare.
+    fn age_ns(&self, now: ClockPair) -> u64 {
+        match self.span_ns {
+            (_, 0) => now.wall_ns.saturating_sub(self.ended_ns),
+            (_, end_ns) => now.monotonic_ns.saturating_sub(end_ns),
+        }
     }
 }
 
@@ -83,7 +94,8 @@ impl Recorder {
     /// Takes over what earlier agents left in the directory.
     pub fn new(options: RecorderOptions, current: &RunFolder, now: ClockPair) -> Self {
         let mut past = left_behind(&options.parent, current, now);
-        past.sort_by_key(|segment| segment.ended_ns);
+        // Those of earlier boots by wall time, then those of this boot by monotonic time.
+        past.sort_by_key(|segment| (segment.span_ns.1, segment.span_ns.0, segment.ended_ns));
         let past = past.into_iter().map(Arc::new).collect();
         let (lost, removed) = (RowCounts::default(), RowCounts::default());
         Self { options, past, begun_ns: now.monotonic_ns, lost, removed, last_error: None }
@@ -102,14 +114,16 @@ impl Recorder {
         }
     }
 
-    /// Ends the current segment now. If the next one cannot be made, the current one goes on.
-    pub fn roll(&mut self, current: &mut RunFolder, now: ClockPair) {
+    /// Ends the current segment now. Returns whether it did: if the next one cannot be made, the current one
+    /// goes on.
+    pub fn roll(&mut self, current: &mut RunFolder, now: ClockPair) -> bool {
         let options = CreateOptions { parent: self.options.parent.clone(), owner: None };
         let mut before = match RunFolder::create(&options, next(current.manifest(), now)) {
             Ok(new) => std::mem::replace(current, new),
             Err(error) => {
                 self.last_error = Some(error.to_string());
-                return self.trim(bytes_of(current.path()), now);
+                self.trim(bytes_of(current.path()), now);
+                return false;
             }
         };
         before.end();
@@ -128,28 +142,35 @@ impl Recorder {
         }));
         self.begun_ns = now.monotonic_ns;
         self.trim(0, now);
+        true
     }
 
-    /// Removes the oldest segments while there are too many bytes, or they are too old. `current` is the size
-    /// of the segment that is being written, bytes.
+    /// Removes the oldest segments while there are too many bytes, and those that are too old. `current` is
+    /// the size of the segment that is being written, bytes.
     fn trim(&mut self, current: u64, now: ClockPair) {
         let keep_ns = u64::try_from(self.options.keep.as_nanos()).unwrap_or(u64::MAX);
-        while let Some(oldest) = self.past.front() {
-            let is_old = now.wall_ns.saturating_sub(oldest.ended_ns) > keep_ns;
-            let is_much = self.bytes().saturating_add(current) > self.options.most_bytes;
+        let mut bytes = self.bytes().saturating_add(current);
+        let mut at = 0;
+        while let Some(segment) = self.past.get(at) {
+            let is_old = segment.age_ns(now) > keep_ns;
+            let is_much = bytes > self.options.most_bytes;
             let is_many = self.past.len() >= MOST_SEGMENTS;
-            // One that is being read goes later.
-            if Arc::strong_count(oldest) > 1 || !(is_old || is_much || is_many) {
-                break;
+            // One that is being read goes later. Those behind it do not wait for it: an incident may take
+            // long to make where CPUs are scarce.
+            if Arc::strong_count(segment) > 1 || !(is_old || is_much || is_many) {
+                at += 1;
+                continue;
             }
-            if let Err(error) = fs::remove_dir_all(&oldest.path)
+            if let Err(error) = fs::remove_dir_all(&segment.path)
                 && error.kind() != std::io::ErrorKind::NotFound
             {
                 self.last_error = Some(format!("a segment cannot be removed: {error}"));
-                break;
+                at += 1;
+                continue;
             }
-            add(&mut self.removed, oldest.rows);
-            self.past.pop_front();
+            bytes = bytes.saturating_sub(segment.bytes);
+            add(&mut self.removed, segment.rows);
+            self.past.remove(at);
         }
     }
 
@@ -224,110 +245,47 @@ fn left_behind(parent: &Path, current: &RunFolder, now: ClockPair) -> Vec<Segmen
     others.filter_map(|path| left_segment(path, current.manifest(), now)).take(MOST_SEGMENTS).collect()
 }
 
+/// A segment of an earlier agent. One that cannot be read takes room as any other and is of no use: it goes
+/// with those of earlier boots. Its agent was killed before it wrote the manifest, or was a later one.
 fn left_segment(path: PathBuf, current: &Manifest, now: ClockPair) -> Option<Segment> {
-    let folder = Folder::open(&path).ok()?;
-    let files = fs::read_dir(&path).ok()?.flatten();
-    let changed = files.filter_map(|file| file.metadata().ok()?.modified().ok()).max()?;
-    let since_1970 = changed.duration_since(std::time::UNIX_EPOCH).ok()?;
-    let ended_ns = u64::try_from(since_1970.as_nanos()).ok()?;
-    let is_of_this_boot = !current.boot_id.is_empty() && folder.manifest().boot_id == current.boot_id;
-    let begun_ns = folder.manifest().clocks.first()?.monotonic_ns;
-    let end_ns = now.monotonic_ns.saturating_sub(now.wall_ns.saturating_sub(ended_ns));
-    let span_ns = if is_of_this_boot { (begun_ns, end_ns.max(begun_ns)) } else { (0, 0) };
-    let rows = folder.manifest().rows;
-    Some(Segment { bytes: bytes_of(&path), path, span_ns, ended_ns, rows })
+    let (bytes, ended_ns) = (bytes_of(&path), changed_ns(&path));
+    let Ok(folder) = Folder::open(&path) else {
+        let rows = RowCounts::default();
+        return is_ours(&path).then_some(Segment { path, bytes, span_ns: (0, 0), ended_ns, rows });
+    };
+    let manifest = folder.manifest();
+    let is_of_this_boot = !current.boot_id.is_empty() && manifest.boot_id == current.boot_id;
+    let clocks = manifest.clocks.first().zip(manifest.clocks.last()).filter(|_| is_of_this_boot);
+    let span_ns = clocks.map_or((0, 0), |(first, last)| {
+        // The last pair is of the end, unless the agent was killed: then wall time alone says when.
+        let changed_ns = now.monotonic_ns.saturating_sub(now.wall_ns.saturating_sub(ended_ns));
+        let end_ns = if manifest.end.is_empty() { changed_ns } else { last.monotonic_ns };
+        (first.monotonic_ns, end_ns.max(last.monotonic_ns))
+    });
+    Some(Segment { path, bytes, span_ns, ended_ns, rows: manifest.rows })
+}
+
+/// When a folder, or a file in it, was last changed: wall time, ns since 1970; 0 if that is unknown.
+fn changed_ns(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let all = files.filter_map(|file| file.metadata().ok()).chain(fs::metadata(folder).ok());
+    let changed = all.filter_map(|one| one.modified().ok()).max();
+    let since_1970 = changed.and_then(|changed| changed.duration_since(UNIX_EPOCH).ok());
+    since_1970.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0)
+}
+
+/// Whether a directory that is no readable run folder is a recorder's: by its name, or by what is in it.
+fn is_ours(path: &Path) -> bool {
+    /// How each name begins, with zeros for digits; see [`super::name`].
+    const BEGIN: &[u8] = b"0000-00-00T00-00-00-";
+    let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+    let fits = |(begin, byte): (&u8, &u8)| if *begin == b'0' { byte.is_ascii_digit() } else { begin == byte };
+    let is_named = name.len() > BEGIN.len() && BEGIN.iter().zip(name).all(fits);
+    let mut files = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_table = |file: &Path| file.extension().is_some_and(|end| end == stream::EXTENSION);
+    is_named || files.any(|file| file.ends_with(MANIFEST) || is_table(&file))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const S: u64 = 1_000_000_000;
-
-    fn at(seconds: u64) -> ClockPair {
-        ClockPair { monotonic_ns: seconds * S, wall_ns: (1_000_000 + seconds) * S }
-    }
-
-    fn folder(parent: &Path) -> RunFolder {
-        let start = manifest::ClockPair { monotonic_ns: 0, wall_ns: 1_000_000 * S };
-        let manifest = Manifest { boot_id: "boot".to_owned(), ..Manifest::new([7; 16], "watch", start) };
-        RunFolder::create(&CreateOptions { parent: parent.to_owned(), owner: None }, manifest)
-            .expect("a folder can be made")
-    }
-
-    fn options(parent: &Path) -> RecorderOptions {
-        let (length, keep) = (Duration::from_secs(10), Duration::from_mins(1));
-        RecorderOptions { parent: parent.to_owned(), length, keep, most_bytes: 1 << 30 }
-    }
-
-    fn directories(parent: &Path) -> usize {
-        fs::read_dir(parent).expect("it is there").count()
-    }
-
-    #[test]
-    fn segments_come_and_go() {
-        let place = tempfile::tempdir().expect("a folder can be made");
-        let mut current = folder(place.path());
-        let mut recorder = Recorder::new(options(place.path()), &current, at(0));
-        for second in 0..=300 {
-            recorder.tick(&mut current, at(second));
-        }
-        // The last minute, and the current one.
-        assert_eq!((recorder.count(), directories(place.path())), (7, 8));
-        let spans: Vec<_> = recorder.segments(255 * S, 265 * S).iter().map(|one| one.span_ns).collect();
-        assert_eq!(spans, [(250 * S, 260 * S), (260 * S, 270 * S)]);
-        assert!(recorder.last_error().is_none());
-    }
-
-    #[test]
-    fn a_segment_that_is_read_stays() {
-        let place = tempfile::tempdir().expect("a folder can be made");
-        let mut current = folder(place.path());
-        let mut recorder = Recorder::new(options(place.path()), &current, at(0));
-        recorder.tick(&mut current, at(10));
-        let read = recorder.segments(0, S);
-        assert_eq!(read.len(), 1);
-        for second in 11..=200 {
-            recorder.tick(&mut current, at(second));
-        }
-        assert!(Folder::open(read[0].path()).is_ok());
-        drop(read);
-        recorder.tick(&mut current, at(201));
-        assert!(recorder.segments(0, S).is_empty());
-    }
-
-    #[test]
-    fn bytes_are_bounded() {
-        let place = tempfile::tempdir().expect("a folder can be made");
-        let mut current = folder(place.path());
-        let one = bytes_of(current.path());
-        let most_bytes = one * 20;
-        let mut recorder =
-            Recorder::new(RecorderOptions { most_bytes, ..options(place.path()) }, &current, at(0));
-        for second in 0..100 {
-            recorder.roll(&mut current, at(second));
-            assert!(recorder.bytes() <= most_bytes, "{second}");
-        }
-        assert!(recorder.count() >= 10);
-    }
-
-    #[test]
-    fn what_an_earlier_agent_left_is_found_by_the_next_and_foreign_folders_stay() {
-        let place = tempfile::tempdir().expect("a folder can be made");
-        fs::create_dir(place.path().join("notes")).expect("the place is ours");
-        let mut before = folder(place.path());
-        before.end();
-        drop(before);
-        let mut current = folder(place.path());
-        let wall_ns =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map(|t| t.as_nanos());
-        let now_ns = u64::try_from(wall_ns.expect("it is later")).expect("not that late");
-        let now = ClockPair { monotonic_ns: 50 * S, wall_ns: now_ns };
-        let mut recorder = Recorder::new(options(place.path()), &current, now);
-        assert_eq!(recorder.segments(0, 60 * S).len(), 1, "of this boot");
-        let later = ClockPair { monotonic_ns: 500 * S, wall_ns: now_ns + 450 * S };
-        recorder.tick(&mut current, later);
-        assert_eq!(recorder.segments(0, 49 * S).len(), 0);
-        assert!(place.path().join("notes").exists());
-    }
-}
+#[path = "recorder_tests.rs"]
+mod tests;

@@ -31,8 +31,8 @@ pub(super) enum Verdict {
 /// Incidents so far.
 #[derive(Debug, Default)]
 pub(super) struct Flood {
-    /// Times of those kept in the last hour, ns.
-    kept: VecDeque<u64>,
+    /// Times, ns, and numbers of those kept in the last hour.
+    kept: VecDeque<(u64, u64)>,
     /// Kinds, with the time and the number of the last that was kept.
     kinds: VecDeque<(Kind, u64, u64)>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Kind {
 impl Flood {
     /// Judges an incident of now. `number` is the one that it gets if it is kept.
     pub(super) fn judge(&mut self, kind: &Kind, number: u64, now_ns: u64, bounds: Bounds) -> Verdict {
-        while self.kept.front().is_some_and(|at_ns| now_ns.saturating_sub(*at_ns) > HOUR_NS) {
+        while self.kept.front().is_some_and(|(at_ns, _)| now_ns.saturating_sub(*at_ns) > HOUR_NS) {
             self.kept.pop_front();
         }
         self.kinds.retain(|(_, at_ns, _)| now_ns.saturating_sub(*at_ns) <= bounds.alike_ns);
@@ -58,12 +58,26 @@ impl Flood {
         if self.kept.len() >= bounds.per_hour as usize {
             return Verdict::TooMany;
         }
-        self.kept.push_back(now_ns);
+        self.kept.push_back((now_ns, number));
         if self.kinds.len() >= MOST_KINDS {
             self.kinds.pop_front();
         }
         self.kinds.push_back((kind.clone(), now_ns, number));
         Verdict::Keep
+    }
+
+    /// The one with this number is refused before anything was done for it: it takes no place in the hour,
+    /// and the next one alike is judged as if it was the first.
+    pub(super) fn refused(&mut self, number: u64) {
+        self.kept.retain(|(_, kept)| *kept != number);
+        self.failed(number);
+    }
+
+    /// The one with this number could not be made: the next one alike is judged as if it was the first. Its
+    /// place in the hour stays taken, since to try costs as much as to keep: what fails each time, as on a
+    /// full disk, is tried no more than `per_hour` times.
+    pub(super) fn failed(&mut self, number: u64) {
+        self.kinds.retain(|(.., kept)| *kept != number);
     }
 }
 
@@ -95,5 +109,21 @@ mod tests {
         assert_eq!(judge("a", 61), Verdict::Keep);
         assert_eq!(judge("a", 62), Verdict::Alike(6));
         assert_eq!(judge("b", 62), Verdict::TooMany);
+    }
+
+    #[test]
+    fn what_came_to_nothing_stands_in_nobodys_way() {
+        let mut flood = Flood::default();
+        let bounds = Bounds { per_hour: 2, alike_ns: 10 * MINUTE_NS };
+        let (cause, trigger) = (String::new(), "asked for".to_owned());
+        let kind = Kind { request: String::new(), cause, trigger };
+        assert_eq!(flood.judge(&kind, 1, 0, bounds), Verdict::Keep);
+        flood.refused(1);
+        assert_eq!(flood.judge(&kind, 2, 1, bounds), Verdict::Keep);
+        assert_eq!(flood.judge(&kind, 3, 2, bounds), Verdict::Alike(2));
+        flood.failed(2);
+        assert_eq!(flood.judge(&kind, 3, 3, bounds), Verdict::Keep, "the refused one took no place");
+        flood.failed(3);
+        assert_eq!(flood.judge(&kind, 4, 4, bounds), Verdict::TooMany, "those that failed did");
     }
 }

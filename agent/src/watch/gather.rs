@@ -13,13 +13,33 @@ use crate::{
     limits::Limit,
     platform::{Cgroup, CpuQuota},
     session::{attendant::Stretch, ending, facts},
+    untrusted::Shown as _,
 };
+
+/// Why there is no incident. `Display` gives `what: value`.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Lost {
+    /// The recorder has nothing of its time.
+    #[error("nothing was recorded then: the recorder does not reach back so far, or no agent ran")]
+    Nothing,
+    /// No segment can be read, or the folder cannot be made.
+    #[error(transparent)]
+    Folder(#[from] folder::Error),
+    /// The folder is there, and some of it is not as it should be.
+    #[error("the folder is incomplete: {}: {what}", path.shown())]
+    Incomplete {
+        /// The folder.
+        path: PathBuf,
+        /// The first error, for people.
+        what: String,
+    },
+}
 
 /// Makes the folder. Returns its path.
 ///
 /// # Errors
-/// No segment can be read, or the folder cannot be made.
-pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, folder::Error> {
+/// As [`Lost`] says.
+pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, Lost> {
     let Job { record, segments, stretches, unfinished, kept, .. } = job;
     let mut folders = Vec::new();
     let mut problem = None;
@@ -30,8 +50,7 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, folder::Error> 
         }
     }
     let Some(manifest) = folders.last().map(|last| manifest(last.manifest(), &folders, &record)) else {
-        let missing = || folder::Error::NotARunFolder { path: parent.to_owned() };
-        return Err(problem.unwrap_or_else(missing));
+        return Err(problem.map_or(Lost::Nothing, Lost::Folder));
     };
     let service = folders.last().map(|last| last.manifest().name.clone()).unwrap_or_default();
     let mut into = RunFolder::create(&CreateOptions { parent: parent.to_owned(), owner: None }, manifest)?;
@@ -51,6 +70,7 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, folder::Error> 
     if let (Ok(summary), Some(kept)) = (&mut summary, &kept) {
         summary.weigh(kept.weight());
     }
+    let lost = rows_lost(&folders);
     let limits = merged(&stretches);
     let mut cgroup = Cgroup::default();
     facts::limited(&mut cgroup, &limits);
@@ -68,13 +88,29 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, folder::Error> 
         manifest.spun = sums(stretches.iter().map(|one| &one.spun));
         manifest.called = sums(stretches.iter().map(|one| &one.called));
         manifest.unfinished = (&unfinished).into();
-        if let Some(problem) = problem {
-            manifest.health.folder_error.get_or_insert(problem.to_string());
-        }
+        tell_missing(manifest, problem.as_ref(), lost);
     };
     let path = into.path().to_owned();
-    ending::close(into, finish, summary.as_ref().ok())?;
-    Ok(path)
+    match ending::close(into, finish, summary.as_ref().ok())? {
+        Some(what) => Err(Lost::Incomplete { path, what }),
+        None => Ok(path),
+    }
+}
+
+/// Tells that rows are missing, unless that is told already. Not in `rows_lost` of the manifest: the folder
+/// writes the number of its own there.
+fn tell_missing(manifest: &mut Manifest, problem: Option<&folder::Error>, lost: u64) {
+    let of_segments = || format!("{lost} rows of this time, or next to it, were not written by the recorder");
+    let missing = problem.map(ToString::to_string).or_else(|| (lost > 0).then(of_segments));
+    if let Some(missing) = missing {
+        manifest.health.folder_error.get_or_insert(missing);
+    }
+}
+
+/// Rows of all tables that these segments lack because they could not be written.
+fn rows_lost(folders: &[Folder]) -> u64 {
+    let lost = folders.iter().map(|folder| folder.manifest().rows_lost);
+    lost.map(|one| one.phases + one.threads + one.samples + one.marks + one.waits + one.gpu_work).sum()
 }
 
 /// The manifest of an incident, from those of its segments.
@@ -118,4 +154,61 @@ fn sums<'a, K: Clone + Ord + 'a>(maps: impl Iterator<Item = &'a BTreeMap<K, u64>
         *sums.entry(key.clone()).or_insert(0) += count;
     }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::Arc, time::Duration};
+
+    use rstest::rstest;
+
+    use super::*;
+    use crate::{
+        clock,
+        folder::{ClockPair, HealthRecord, Recorder, RecorderOptions},
+        phase::AllUnfinished,
+    };
+
+    const S: u64 = 1_000_000_000;
+
+    fn job(segments: Vec<Arc<Segment>>) -> Job {
+        let record = IncidentRecord { from_ns: 0, to_ns: S, ..IncidentRecord::default() };
+        let unfinished = AllUnfinished::default();
+        Job { number: 0, record, segments, stretches: Vec::new(), unfinished, kept: None }
+    }
+
+    #[test]
+    fn a_time_of_which_nothing_was_recorded_is_told_as_that() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let error = gather(place.path(), job(Vec::new())).expect_err("there is nothing");
+        assert!(error.to_string().starts_with("nothing was recorded then"), "{error}");
+        assert_eq!(fs::read_dir(place.path()).expect("it is there").count(), 0);
+    }
+
+    #[rstest]
+    #[case::none(0, None)]
+    #[case::some(3, Some("3 rows of this time, or next to it, were not written by the recorder"))]
+    fn rows_that_segments_lost_are_told(#[case] lost: u64, #[case] expected: Option<&str>) {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let start = ClockPair { monotonic_ns: 0, wall_ns: 1_000 * S };
+        let options = CreateOptions { parent: place.path().join("recorder"), owner: None };
+        let manifest = Manifest { boot_id: "boot".to_owned(), ..Manifest::new([7; 16], "watch", start) };
+        let mut current = RunFolder::create(&options, manifest).expect("a folder can be made");
+        let (length, keep) = (Duration::from_secs(10), Duration::from_mins(1));
+        let options = RecorderOptions { parent: options.parent, length, keep, most_bytes: 1 << 30 };
+        let mut recorder = Recorder::new(options, &current, clock::ClockPair::default());
+        let end = clock::ClockPair { monotonic_ns: 2 * S, wall_ns: 1_002 * S };
+        assert!(recorder.roll(&mut current, end));
+        let segments = recorder.segments(0, S);
+        // As the recorder writes it when a disk is full.
+        let path = segments[0].path().join("manifest.json");
+        let text = fs::read(&path).expect("it is there");
+        let mut value: serde_json::Value = serde_json::from_slice(&text).expect("it is JSON");
+        value["rows_lost"]["waits"] = lost.into();
+        fs::write(&path, value.to_string()).expect("it is ours");
+        let made = gather(&place.path().join("incidents"), job(segments)).expect("it can be made");
+        let folder = Folder::open(made).expect("it was made");
+        let HealthRecord { folder_error, .. } = &folder.manifest().health;
+        assert_eq!(folder_error.as_deref(), expected);
+    }
 }

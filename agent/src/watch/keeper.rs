@@ -2,12 +2,14 @@
 //! oldest beyond the budget, and saves the list. It comes after everything else where CPUs are scarce.
 
 use std::{
+    collections::HashMap,
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
     },
     thread::{self, JoinHandle},
 };
@@ -55,7 +57,19 @@ enum Work {
 pub(super) struct Keeper {
     /// Dropped when the thread is to end.
     work: Option<SyncSender<Work>>,
+    /// The list waits to be saved. The list changes each second while much is noticed: more than one save in
+    /// the queue would take the places of incidents while one is being made.
+    save_waits: Arc<AtomicBool>,
+    /// Numbers of incidents that could not be made.
+    failed: Receiver<u64>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The thread's end of it.
+struct Keeping {
+    to_do: Receiver<Work>,
+    save_waits: Arc<AtomicBool>,
+    failed: Sender<u64>,
 }
 
 impl Keeper {
@@ -64,7 +78,7 @@ impl Keeper {
     /// # Errors
     /// There can be no thread.
     pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
-        let (work, to_do) = sync_channel(JOBS);
+        let (mut keeper, keeping) = Self::pair();
         let body = move || {
             come_last();
             let directory = shared.config().directory.clone();
@@ -72,10 +86,19 @@ impl Keeper {
             if let Err(error) = settled {
                 out::say(&format!("warning: the thread that keeps incidents keeps privileges: {error}\n"));
             }
-            run(&shared, &to_do);
+            run(&shared, &keeping);
         };
-        let thread = thread::Builder::new().name("incidents".to_owned()).spawn(body)?;
-        Ok(Self { work: Some(work), thread: Some(thread) })
+        keeper.thread = Some(thread::Builder::new().name("incidents".to_owned()).spawn(body)?);
+        Ok(keeper)
+    }
+
+    /// A handle without a thread, and what the thread gets. There is a place beside the jobs for a save.
+    fn pair() -> (Self, Keeping) {
+        let (work, to_do) = sync_channel(JOBS + 1);
+        let (failing, failed) = channel();
+        let save_waits = Arc::new(AtomicBool::new(false));
+        let keeping = Keeping { to_do, save_waits: Arc::clone(&save_waits), failed: failing };
+        (Self { work: Some(work), save_waits, failed, thread: None }, keeping)
     }
 
     /// Hands over an incident. Returns whether there was room.
@@ -83,9 +106,21 @@ impl Keeper {
         self.work.as_ref().is_some_and(|work| work.try_send(Work::Keep(Box::new(job))).is_ok())
     }
 
-    /// Saves the list. Without room it is saved after the next incident.
+    /// Saves the list, unless that waits to be done already. Without room it is saved after the next
+    /// incident.
     pub(super) fn save(&self) {
-        let _ = self.work.as_ref().map(|work| work.try_send(Work::Save));
+        if self.save_waits.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let is_sent = self.work.as_ref().is_some_and(|work| work.try_send(Work::Save).is_ok());
+        if !is_sent {
+            self.save_waits.store(false, Ordering::Release);
+        }
+    }
+
+    /// Numbers of incidents that could not be made since the last call.
+    pub(super) fn failed(&self) -> Vec<u64> {
+        self.failed.try_iter().collect()
     }
 }
 
@@ -108,14 +143,22 @@ fn come_last() {
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, calling_thread, NICE) };
 }
 
-fn run(shared: &Shared, to_do: &Receiver<Work>) {
-    while let Ok(work) = to_do.recv() {
+fn run(shared: &Shared, keeping: &Keeping) {
+    while let Ok(work) = keeping.to_do.recv() {
         let is_kept = match work {
             Work::Keep(job) => {
-                keep(shared, *job);
+                let number = job.number;
+                if !keep(shared, *job) {
+                    // Without the other end nobody wants to know.
+                    let _ = keeping.failed.send(number);
+                }
                 true
             }
-            Work::Save => false,
+            Work::Save => {
+                // Before the list is read: what changes from now on needs a save of its own.
+                keeping.save_waits.store(false, Ordering::Release);
+                false
+            }
         };
         if let Err(error) = save(shared) {
             shared.status().last_error = format!("the list of incidents cannot be saved: {error}");
@@ -126,17 +169,18 @@ fn run(shared: &Shared, to_do: &Receiver<Work>) {
     }
 }
 
-fn keep(shared: &Shared, job: Job) {
+/// Makes an incident, and room for it. Returns whether it was made.
+fn keep(shared: &Shared, job: Job) -> bool {
     let config = shared.config();
     let parent = config.directory.join("incidents");
-    let (number, trigger, request) = (job.number, job.record.trigger.clone(), job.record.request.clone());
+    let (number, what) = (job.number, told(&job.record));
     let made = gather::gather(&parent, job);
     let mut list = shared.list();
     let listed = list.get(number);
-    match made {
+    match &made {
         Ok(path) => {
             let path = path.shown().stored().to_owned();
-            out::say(&format!("incident: {request} {trigger}: {path}\n"));
+            out::say(&format!("incident: {what}: {path}\n"));
             if let Some(listed) = listed {
                 listed.folder = path;
             }
@@ -145,7 +189,7 @@ fn keep(shared: &Shared, job: Job) {
         }
         Err(error) => {
             let text = error.to_string();
-            out::say(&format!("warning: an incident is lost: {text}\n"));
+            out::say(&format!("warning: an incident is lost: {what}: {text}\n"));
             if let Some(listed) = listed {
                 listed.error.clone_from(&text);
             }
@@ -155,27 +199,62 @@ fn keep(shared: &Shared, job: Job) {
             status.last_error = text;
         }
     }
-    trim(&parent, config.incidents.keep.0);
+    let numbers = numbers(&shared.list());
+    let removed = trim(&parent, config.incidents.keep.0, made.as_deref().ok(), &numbers);
+    forget(&mut shared.list(), &removed);
+    made.is_ok()
 }
 
-/// Removes the oldest incidents while all together take more than so many bytes; the newest one stays.
-fn trim(parent: &Path, most_bytes: u64) {
+/// What was noticed, for people. Not every incident is of a request.
+fn told(record: &IncidentRecord) -> String {
+    let IncidentRecord { request, trigger, .. } = record;
+    if request.is_empty() { trigger.clone() } else { format!("{request} {trigger}") }
+}
+
+/// Numbers of the listed incidents by their folders.
+fn numbers(list: &List) -> HashMap<String, u64> {
+    let made = list.incidents.iter().filter(|one| !one.folder.is_empty());
+    made.map(|one| (one.folder.clone(), one.number)).collect()
+}
+
+/// The list no longer names these folders, which were removed.
+fn forget(list: &mut List, removed: &[String]) {
+    for gone in list.incidents.iter_mut().filter(|one| removed.contains(&one.folder)) {
+        gone.folder.clear();
+        "removed to make room for later ones: incidents.keep".clone_into(&mut gone.error);
+    }
+}
+
+/// Removes the oldest incidents while all together take more than so many bytes; the one that was just made
+/// stays, or else the newest one. Returns the folders that were removed, as the list has them.
+///
+/// They were made in the order of their `numbers`. One without a number is older than what is listed, or is
+/// what is left of one that failed: it goes first. Their names and times do not tell, since the wall clock
+/// may have been set back.
+fn trim(parent: &Path, most_bytes: u64, made: Option<&Path>, numbers: &HashMap<String, u64>) -> Vec<String> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let mut folders: Vec<(PathBuf, u64)> =
-        entries.map(|entry| entry.path()).map(|path| (path.clone(), bytes_below(&path))).collect();
-    // Their names begin with their times.
-    folders.sort();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    folders.sort_by_cached_key(|path| {
+        let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
+        let number = numbers.get(path.shown().stored()).copied();
+        (Some(&**path) == made, number, changed, path.clone())
+    });
+    let folders: Vec<(PathBuf, u64)> =
+        folders.into_iter().map(|path| (path.clone(), bytes_below(&path))).collect();
     let mut all: u64 = folders.iter().map(|(_, bytes)| bytes).sum();
-    let oldest = folders.len().saturating_sub(1);
-    for (path, bytes) in folders.into_iter().take(oldest) {
+    let older = folders.len().saturating_sub(1);
+    let mut removed = Vec::new();
+    for (path, bytes) in folders.into_iter().take(older) {
         if all <= most_bytes {
             break;
         }
         // What cannot be removed is tried again after the next incident.
         if fs::remove_dir_all(&path).is_ok() {
-            all -= bytes;
+            all = all.saturating_sub(bytes);
+            removed.push(path.shown().stored().to_owned());
         }
     }
+    removed
 }
 
 /// Bytes on disk of a directory of files and directories of files.
@@ -211,47 +290,5 @@ pub(super) fn saved(directory: &Path) -> List {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{untrusted::Shown, watch::shared::Listed};
-
-    #[test]
-    fn the_oldest_incidents_make_room_and_the_newest_stays() {
-        let place = tempfile::tempdir().expect("a folder can be made");
-        for name in ["2026-01-01-a", "2026-01-02-b", "2026-01-03-c"] {
-            fs::create_dir(place.path().join(name)).expect("the place is ours");
-            fs::write(place.path().join(name).join("rows"), vec![1; 100_000]).expect("the place is ours");
-        }
-        let names = || {
-            let mut names: Vec<String> = fs::read_dir(place.path())
-                .expect("it is there")
-                .map(|entry| entry.expect("it is there").file_name().shown().to_string())
-                .collect();
-            names.sort();
-            names
-        };
-        trim(place.path(), 1 << 20);
-        assert_eq!(names().len(), 3);
-        trim(place.path(), 250_000);
-        assert_eq!(names(), ["2026-01-02-b", "2026-01-03-c"]);
-        trim(place.path(), 1);
-        assert_eq!(names(), ["2026-01-03-c"]);
-    }
-
-    #[test]
-    fn a_list_survives_and_a_damaged_one_does_no_harm() {
-        let place = tempfile::tempdir().expect("a folder can be made");
-        assert_eq!(saved(place.path()), List::default());
-        let mut list = List::default();
-        list.add(Listed { folder: "/a".to_owned(), ..Listed::default() });
-        list.add(Listed::default());
-        let text = guestscope_base::json::pretty(&list).expect("it is JSON");
-        fs::write(place.path().join(LIST), text).expect("the place is ours");
-        let mut again = saved(place.path());
-        assert_eq!(again.incidents[0].folder, "/a");
-        assert!(!again.incidents[1].error.is_empty());
-        assert_eq!(again.add(Listed::default()), 2);
-        fs::write(place.path().join(LIST), "{\"next\": -1").expect("the place is ours");
-        assert_eq!(saved(place.path()), List::default());
-    }
-}
+#[path = "keeper_tests.rs"]
+mod tests;

@@ -3,12 +3,15 @@
 //! It goes along with the folder, on the thread that writes it. What takes time is done by the thread of
 //! [`keeper`](super::keeper).
 
+mod pending;
+
 use std::{
     collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use self::pending::{MOST_PENDING, Noticed, Pending, may_be_noticed, refusal};
 use super::{
     flood::{Bounds, Flood, Kind, Verdict},
     governor::{Decision, Governor, Used},
@@ -31,14 +34,8 @@ use crate::{
     },
 };
 
-/// Time after the end of what is kept until it is gathered: rows are in the folder by then, ns.
-const SETTLED_NS: u64 = 2_000_000_000;
 /// Limits are counted in stretches of this length; the last one of an incident is waited for.
 pub(super) const STRETCH: Duration = Duration::from_secs(2);
-/// No longer than this, ns.
-const PATIENCE_NS: u64 = 10_000_000_000;
-/// Most incidents that wait for their end.
-const MOST_PENDING: usize = 64;
 /// Most stretches kept: those of 17 minutes. Most limits take 0.3 KB in each.
 const MOST_STRETCHES: usize = 512;
 
@@ -67,23 +64,6 @@ pub(super) struct Recording {
     clock: ClockPair,
 }
 
-/// An incident whose time has not passed yet.
-struct Pending {
-    number: u64,
-    record: IncidentRecord,
-}
-
-/// What was noticed.
-struct Noticed {
-    trigger: String,
-    request: String,
-    duration_ns: u64,
-    typical_ns: Option<u64>,
-    cause: String,
-    /// Begin and end, CLOCK_MONOTONIC, ns.
-    span_ns: (u64, u64),
-}
-
 impl Recording {
     pub(super) fn new(shared: Arc<Shared>, recorder: Recorder, keeper: Keeper) -> Self {
         let triggers = shared.config().triggers();
@@ -107,10 +87,15 @@ impl Recording {
         }
     }
 
-    /// Keeps a stretch of the recorder, wall times, ns. It is asked for by itself, so it is always kept.
+    /// Keeps a stretch of the recorder, wall times, ns. It is asked for by itself, so others alike, and how
+    /// many there were in the last hour, do not matter.
     fn stretch_of(&mut self, from_ns: u64, to_ns: u64) {
-        let monotonic = |wall_ns: u64| wall_ns.saturating_add_signed(-self.clock.offset_ns());
         let trigger = "asked for a stretch of time".to_owned();
+        let after = self.shared.config().incidents.after;
+        if let Some(why) = refusal(to_ns, self.clock.wall_ns, after, self.pending.len()) {
+            return self.refuse(trigger, why);
+        }
+        let monotonic = |wall_ns: u64| wall_ns.saturating_add_signed(-self.clock.offset_ns());
         let at = rfc3339(self.clock.wall_ns);
         let record = IncidentRecord {
             at: at.clone(),
@@ -120,14 +105,14 @@ impl Recording {
             ..IncidentRecord::default()
         };
         let number = self.shared.list().add(Listed { at, trigger, ..Listed::default() });
-        self.pending.push_back(Pending { number, record });
+        // Whenever it is asked for, its rows were written at their time.
+        self.pending.push_back(Pending::new(number, record, 0));
         self.is_changed = true;
     }
 
-    /// Somebody asks for what is not kept.
-    fn refuse(&mut self, now: ClockPair) {
-        let error = "recorder.rows is false: nothing is kept".to_owned();
-        let (at, trigger) = (rfc3339(now.wall_ns), "asked for".to_owned());
+    /// Somebody asks for what cannot be kept.
+    fn refuse(&mut self, trigger: String, error: String) {
+        let at = rfc3339(self.clock.wall_ns);
         self.shared.list().add(Listed { at, trigger, error, ..Listed::default() });
         self.shared.status().incidents_failed += 1;
         self.is_changed = true;
@@ -170,9 +155,13 @@ impl Recording {
                 let listed =
                     Listed { at, trigger, request, duration_ns, typical_ns, cause, ..Listed::default() };
                 let number = list.add(listed);
-                self.pending.push_back(Pending { number, record });
+                self.pending.push_back(Pending::new(number, record, now.monotonic_ns));
             }
-            Verdict::Keep | Verdict::TooMany => {
+            verdict @ (Verdict::Keep | Verdict::TooMany) => {
+                if verdict == Verdict::Keep {
+                    // There is no room for it.
+                    self.flood.refused(list.next);
+                }
                 list.too_many += 1;
                 drop(list);
                 self.shared.status().incidents_too_many += 1;
@@ -183,29 +172,33 @@ impl Recording {
     /// Hands incidents whose time has passed to the keeper.
     fn gather(&mut self, folder: &mut RunFolder, now: ClockPair) {
         let counted_ns = self.stretches.back().map_or(0, |stretch| stretch.to_ns);
-        let is_over = |pending: &Pending| {
-            let since_ns = now.monotonic_ns.saturating_sub(pending.record.to_ns);
-            since_ns >= PATIENCE_NS || since_ns >= SETTLED_NS && counted_ns >= pending.record.to_ns
-        };
-        if !self.pending.iter().any(is_over) {
+        let is_due = |pending: &Pending| pending.is_due(now.monotonic_ns, counted_ns);
+        if !self.pending.iter().any(is_due) {
             return;
         }
-        // The current segment is complete then.
-        self.recorder.roll(folder, now);
+        // The current segment is complete then. Where it cannot be ended, as on a full disk, its rows would
+        // be missing: that is tried again each second for a while.
+        let is_complete = self.recorder.roll(folder, now);
+        let is_over =
+            |pending: &Pending| is_due(pending) && (is_complete || pending.is_late(now.monotonic_ns));
         let (over, later) = std::mem::take(&mut self.pending).into_iter().partition(is_over);
         self.pending = later;
-        for Pending { number, record } in over {
+        for pending in over {
+            // Segments have rows by when they were written; the keeper takes those of the incident's time.
+            let (begun_ns, written_ns) = pending.written_ns();
+            let Pending { number, record, .. } = pending;
             let (from_ns, to_ns) = (record.from_ns, record.to_ns);
             let is_within = |stretch: &&Stretch| stretch.from_ns <= to_ns && stretch.to_ns >= from_ns;
             let job = Job {
                 number,
-                segments: self.recorder.segments(from_ns, to_ns),
+                segments: self.recorder.segments(begun_ns, written_ns),
                 stretches: self.stretches.iter().filter(is_within).cloned().collect(),
                 unfinished: self.unfinished.clone(),
                 kept: self.ticks.kept_within(from_ns, to_ns),
                 record,
             };
             if !self.keeper.keep(job) {
+                self.flood.refused(number);
                 let mut list = self.shared.list();
                 if let Some(incident) = list.get(number) {
                     "too many are being made".clone_into(&mut incident.error);
@@ -278,6 +271,9 @@ impl Recording {
         let end_ns = root.start_ns.saturating_add(root.duration_ns);
         let split = request_split(request);
         self.shared.window().ended(&root.name, (end_ns, duration_ns), &split, verdict);
+        if !may_be_noticed(request) {
+            return false;
+        }
         let ended = Ended { name: &root.name, duration_ns, typical_ns: live.typical_ns(request), verdict };
         let Some(trigger) = trigger::of_request(&self.triggers, &ended) else { return false };
         let noticed = Noticed {
@@ -340,10 +336,16 @@ impl Attendant for Recording {
         self.triggers = self.shared.config().triggers();
         let now = ClockPair::now();
         self.clock = now;
+        for number in self.keeper.failed() {
+            self.flood.failed(number);
+        }
         let keeps_rows = self.shared.config().recorder.rows;
         for asked in self.shared.asked() {
             match asked {
-                _ if !keeps_rows => self.refuse(now),
+                _ if !keeps_rows => {
+                    let error = "recorder.rows is false: nothing is kept".to_owned();
+                    self.refuse("asked for".to_owned(), error);
+                }
                 Asked::Now => self.notice(Noticed::at("asked for".to_owned(), now.monotonic_ns)),
                 Asked::Stretch(from_ns, to_ns) => self.stretch_of(from_ns, to_ns),
             }
@@ -355,20 +357,6 @@ impl Attendant for Recording {
         self.tell_status(folder);
         if std::mem::take(&mut self.is_changed) {
             self.keeper.save();
-        }
-    }
-}
-
-impl Noticed {
-    /// Something at one moment.
-    fn at(trigger: String, at_ns: u64) -> Self {
-        Self {
-            trigger,
-            request: String::new(),
-            duration_ns: 0,
-            typical_ns: None,
-            cause: String::new(),
-            span_ns: (at_ns, at_ns),
         }
     }
 }

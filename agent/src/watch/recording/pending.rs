@@ -1,0 +1,154 @@
+//! What may become an incident, and incidents whose time has not passed yet.
+//!
+//! Pure: times in, decisions out.
+
+use crate::{
+    folder::IncidentRecord,
+    phase::{Ending, Request},
+    watch::values::Time,
+};
+
+/// Time after the end of what is kept until it is gathered: rows are in the folder by then, ns.
+const SETTLED_NS: u64 = 2_000_000_000;
+/// No longer than this, ns.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// Most incidents that wait for their end.
+pub(super) const MOST_PENDING: usize = 64;
+
+/// An incident whose time has not passed yet.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) number: u64,
+    pub(super) record: IncidentRecord,
+    /// When it was noticed, or its end if that is later, CLOCK_MONOTONIC, ns. A busy agent notices a request
+    /// only after it has ended, and writes its rows then.
+    last_ns: u64,
+}
+
+impl Pending {
+    pub(super) fn new(number: u64, record: IncidentRecord, noticed_ns: u64) -> Self {
+        let last_ns = record.to_ns.max(noticed_ns);
+        Self { number, record, last_ns }
+    }
+
+    /// Whether its rows are written, and its limits are counted up to this time, or it waited long enough.
+    pub(super) fn is_due(&self, now_ns: u64, counted_ns: u64) -> bool {
+        let is_settled = now_ns.saturating_sub(self.last_ns) >= SETTLED_NS;
+        self.is_late(now_ns) || is_settled && counted_ns >= self.record.to_ns
+    }
+
+    /// Whether it waits no longer, whatever it lacks.
+    pub(super) fn is_late(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.last_ns) >= PATIENCE_NS
+    }
+
+    /// The time in which its rows were written, CLOCK_MONOTONIC, ns: some after the end of what they tell.
+    pub(super) fn written_ns(&self) -> (u64, u64) {
+        (self.record.from_ns, self.last_ns.saturating_add(PATIENCE_NS))
+    }
+}
+
+/// What was noticed.
+pub(super) struct Noticed {
+    pub(super) trigger: String,
+    pub(super) request: String,
+    pub(super) duration_ns: u64,
+    pub(super) typical_ns: Option<u64>,
+    pub(super) cause: String,
+    /// Begin and end, CLOCK_MONOTONIC, ns.
+    pub(super) span_ns: (u64, u64),
+}
+
+impl Noticed {
+    /// Something at one moment.
+    pub(super) fn at(trigger: String, at_ns: u64) -> Self {
+        Self {
+            trigger,
+            request: String::new(),
+            duration_ns: 0,
+            typical_ns: None,
+            cause: String::new(),
+            span_ns: (at_ns, at_ns),
+        }
+    }
+}
+
+/// Why a stretch of time that ends then cannot be kept, if it cannot; wall times, ns. So many wait already.
+pub(super) fn refusal(to_ns: u64, now_ns: u64, after: Time, waiting: usize) -> Option<String> {
+    if to_ns > now_ns.saturating_add(after.ns()) {
+        return Some(format!("its end is later than {after} from now (incidents.after)"));
+    }
+    (waiting >= MOST_PENDING).then(|| format!("{waiting} others wait for their end already"))
+}
+
+/// Whether a request may be noticed: statistics leave out the others, so their durations say nothing.
+pub(super) fn may_be_noticed(request: &Request) -> bool {
+    !request.is_warmup() && request.root().ending == Ending::Ended
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use guestscope_contract::Account;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::analyze::samples::{Sample, Step};
+
+    const S: u64 = 1_000_000_000;
+
+    #[rstest]
+    #[case::not_settled(0, 21, 30, false)]
+    #[case::settled(0, 22, 20, true)]
+    #[case::limits_not_counted(0, 29, 19, false)]
+    #[case::out_of_patience(0, 30, 0, true)]
+    // Noticed 30 s after its end: its rows are being written.
+    #[case::noticed_late(50, 51, 60, false)]
+    #[case::noticed_late_and_settled(50, 52, 60, true)]
+    fn an_incident_of_20_s_is_due(
+        #[case] noticed_s: u64,
+        #[case] now_s: u64,
+        #[case] counted_s: u64,
+        #[case] is_due: bool,
+    ) {
+        let record = IncidentRecord { from_ns: 10 * S, to_ns: 20 * S, ..IncidentRecord::default() };
+        let pending = Pending::new(0, record, noticed_s * S);
+        assert_eq!(pending.is_due(now_s * S, counted_s * S), is_due);
+    }
+
+    #[rstest]
+    #[case::usual(0, 30)]
+    #[case::noticed_late(50, 60)]
+    fn rows_are_written_after_their_time(#[case] noticed_s: u64, #[case] until_s: u64) {
+        let record = IncidentRecord { from_ns: 10 * S, to_ns: 20 * S, ..IncidentRecord::default() };
+        let pending = Pending::new(0, record, noticed_s * S);
+        assert_eq!(pending.written_ns(), (10 * S, until_s * S));
+        assert!(!pending.is_late(until_s * S - 1) && pending.is_late(until_s * S));
+    }
+
+    #[rstest]
+    #[case::past(50, 0, None)]
+    #[case::as_far_as_an_incident(105, MOST_PENDING - 1, None)]
+    #[case::future(106, 0, Some("its end is later than 5s from now (incidents.after)"))]
+    #[case::too_many(50, MOST_PENDING, Some("64 others wait for their end already"))]
+    fn some_stretches_are_refused(#[case] to_s: u64, #[case] waiting: usize, #[case] why: Option<&str>) {
+        let after = Time(Duration::from_secs(5));
+        assert_eq!(refusal(to_s * S, 100 * S, after, waiting).as_deref(), why);
+    }
+
+    #[rstest]
+    #[case::usual("GET /", Ending::Ended, true)]
+    #[case::warmup("warmup", Ending::Ended, false)]
+    #[case::its_end_was_lost("GET /", Ending::Lost, false)]
+    #[case::its_thread_exited("GET /", Ending::ThreadExited, false)]
+    fn some_requests_are_never_noticed(
+        #[case] name: &'static str,
+        #[case] ending: Ending,
+        #[case] expected: bool,
+    ) {
+        let mut request = Sample { name, ..Sample::new(1, S, vec![Step::Spend(Account::Cpu, S)]) }.build();
+        request.phases[0].ending = ending;
+        assert_eq!(may_be_noticed(&request), expected);
+    }
+}
