@@ -45,6 +45,8 @@ pub(crate) struct Feed {
     pub(crate) drivers: Option<Arc<Drivers>>,
     /// Time that reading and pairing took.
     pub(crate) spent: Duration,
+    /// Rows that found no room on their way to the folder.
+    pub(crate) rows_lost: u64,
 }
 
 impl Feed {
@@ -54,7 +56,7 @@ impl Feed {
     }
 
     fn split(&mut self) -> (&mut Code, KernelSide<'_>) {
-        let Self { loaded, pump, pairing, code, functions, drivers, pauses: _, spent: _ } = self;
+        let Self { loaded, pump, pairing, code, functions, drivers, .. } = self;
         let (functions, drivers) = (functions.as_ref(), drivers.as_ref());
         (code, KernelSide { loaded, pump, pairing, functions, drivers })
     }
@@ -194,6 +196,10 @@ impl RecordSource for Feed {
         (0..).zip(self.loaded.called()).filter(|(_, samples)| *samples > 0).collect()
     }
 
+    fn lost_on_the_way(&mut self, rows: u64) {
+        self.rows_lost = rows;
+    }
+
     fn health(&self, cost: AgentCost) -> Health {
         Health {
             fidelity: self.loaded.fidelity,
@@ -203,7 +209,7 @@ impl RecordSource for Feed {
             cost,
             export: ExportHealth::default(),
             folder_error: None,
-            rows_lost: 0,
+            rows_lost: self.rows_lost,
             not_let_in: 0,
             sources: Vec::new(),
             programs_unanswered: 0,

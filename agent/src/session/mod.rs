@@ -266,6 +266,7 @@ impl<F: RecordSource> Session<F> {
                 break;
             }
         }
+        self.feed.lost_on_the_way(self.export.rows_lost);
     }
 }
 

@@ -114,6 +114,9 @@ pub(crate) trait RecordSource {
         BTreeMap::new()
     }
 
+    /// So many rows so far found no room on their way to the folder.
+    fn lost_on_the_way(&mut self, _rows: u64) {}
+
     /// Health counters.
     fn health(&self, cost: AgentCost) -> Health;
 }

@@ -163,6 +163,7 @@ impl Begun {
             functions,
             drivers,
             spent: Duration::ZERO,
+            rows_lost: 0,
         })
     }
 

@@ -28,8 +28,8 @@ use crate::{
 
 /// Interval between two screens.
 const PACE: Duration = Duration::from_secs(1);
-/// What is said of an incident that was asked for.
-const KEPT: &str = "what was seen around now is kept: `guestscope ctl incidents` lists it";
+/// What is said of an incident that was asked for: it may be too much like another one, or one too many.
+const KEPT: &str = "asked for: `guestscope ctl incidents` lists it, or it is only counted";
 /// Size of the screen that is printed where there is no terminal.
 const SIZE: (usize, usize) = (80, 24);
 
@@ -56,7 +56,7 @@ pub fn run(arguments: &TopArguments) -> Result<i32, CtlError> {
 
 fn look(arguments: &TopArguments, state: &mut State) -> Result<(), CtlError> {
     let Answer::Top(status, rows) = asked(&arguments.socket, Question::Top)? else {
-        return Err(CtlError::Refused("it answers something else".into()));
+        return Err(CtlError::Foreign("it answers something else".into()));
     };
     state.take(&status, rows);
     Ok(())
@@ -82,8 +82,11 @@ fn show(
                 return Ok(());
             }
             if key.code == KeyCode::Char('t') {
-                asked(&arguments.socket, Question::Trigger)?;
-                KEPT.clone_into(&mut state.note);
+                state.note = match asked(&arguments.socket, Question::Trigger) {
+                    Ok(_) => KEPT.to_owned(),
+                    Err(error @ CtlError::Refused(_)) => error.to_string(),
+                    Err(error) => return Err(error),
+                };
             } else {
                 state.key(key.code);
             }

@@ -7,6 +7,7 @@ use crate::{
     clock::ClockPair,
     folder::rfc3339,
     sinks::terminal::{TopFacts, TopOrder, TopRow, TopView},
+    untrusted::Untrusted,
     watch::{shared::Status, window::Row},
 };
 
@@ -35,7 +36,8 @@ impl State {
             open: status.open,
             cpu: status.cpu,
             rss_bytes: status.rss_bytes,
-            rows_lost: status.rows_lost,
+            one_of: one_of(status.seen_part),
+            losses: losses(status),
             incidents: status.incidents,
             time: now,
         };
@@ -83,6 +85,22 @@ impl State {
     }
 }
 
+/// It looks at one of so many requests. 0: an agent of an older version does not say it.
+fn one_of(seen_part: f64) -> u64 {
+    if (f64::MIN_POSITIVE..1.0).contains(&seen_part) { (1.0 / seen_part).round() as u64 } else { 1 }
+}
+
+/// What was lost or not seen since the agent began, the most first.
+fn losses(status: &Status) -> Vec<(Untrusted, u64)> {
+    let own = [("rows", status.rows_lost), ("requests_unseen", status.requests_unseen)];
+    let of_way = status.losses.iter().map(|(what, count)| (Untrusted::from(what), *count));
+    let mut all: Vec<(Untrusted, u64)> =
+        own.into_iter().map(|(what, count)| (Untrusted::from(what), count)).chain(of_way).collect();
+    all.retain(|(_, count)| *count > 0);
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all
+}
+
 fn row(row: Row) -> TopRow {
     let mut time = Sums::default();
     time.add(&Split::default().with_time(row.time_ns));
@@ -109,6 +127,27 @@ mod tests {
             ..Row::default()
         };
         names.iter().map(row).collect()
+    }
+
+    #[test]
+    fn all_that_is_not_seen_is_among_the_losses() {
+        let lost = [("kernel_edges", 24_179), ("pairing_edges_lost", 3), ("kernel_waits", 0)];
+        let status = Status {
+            seen_part: 0.25,
+            rows_lost: 70,
+            requests_unseen: 500,
+            losses: lost.into_iter().map(|(what, count)| (what.to_owned(), count)).collect(),
+            ..Status::default()
+        };
+        let mut state = State::default();
+        state.take(&status, Vec::new());
+        let told: Vec<(&str, u64)> =
+            state.facts.losses.iter().map(|(what, count)| (what.stored(), *count)).collect();
+        let expected: [(&str, u64); 4] =
+            [("kernel_edges", 24_179), ("requests_unseen", 500), ("rows", 70), ("pairing_edges_lost", 3)];
+        assert_eq!((state.facts.one_of, &*told), (4, expected.as_slice()));
+        state.take(&Status { seen_part: 1.0, ..Status::default() }, Vec::new());
+        assert_eq!((state.facts.one_of, state.facts.losses.len()), (1, 0));
     }
 
     #[test]

@@ -21,8 +21,8 @@ A configuration that selects a Python server on port 8000, and keeps what took h
   [[triggers]]
   slower_than = \"500ms\"
 
-docs/watch.md describes every key. SIGHUP reads the file again: programs, triggers and incidents are
-taken over at once, the rest at the next start.
+docs/watch.md describes every key. SIGHUP reads the file again: programs, triggers, incidents and
+[agent] are taken over at once, the rest at the next start.
 
 Examples:
   sudo guestscope watch --config watch.toml

@@ -19,6 +19,7 @@ use crate::{
     guarded,
     phase::{OPEN_REQUESTS, PHASES_PER_REQUEST},
     session::Observation,
+    sinks::otlp,
     sources::{self, socket::Watched},
     untrusted::{Shown as _, Untrusted},
 };
@@ -80,9 +81,25 @@ impl Wrong {
     fn hint(self, hint: &str) -> Self {
         Self { hint: Some(hint.to_owned()), ..self }
     }
+
+    fn within(self, path: &Path) -> ConfigError {
+        let Self { what, hint } = self;
+        ConfigError::Wrong { path: path.to_owned(), place: String::new(), what: what.into(), hint }
+    }
 }
 
 impl Config {
+    /// Reads and checks a file to begin with: collectors, too, which takes an event loop. An agent that runs
+    /// can neither make one beside its own nor change its collectors.
+    ///
+    /// # Errors
+    /// It cannot be read, or something in it is wrong.
+    pub(super) fn read_first(path: &Path) -> Result<Self, ConfigError> {
+        let config = Self::read(path)?;
+        config.check_collectors().map_err(|wrong| wrong.within(path))?;
+        Ok(config)
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors
@@ -90,21 +107,27 @@ impl Config {
     pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
         let bytes = guarded::read_begin(path, MOST_BYTES).map_err(read)?;
-        let wrong = |place: String, what: String, hint| ConfigError::Wrong {
-            path: path.to_owned(),
-            place,
-            what: what.into(),
-            hint,
-        };
-        let text =
-            String::from_utf8(bytes).map_err(|_| wrong(String::new(), "is not UTF-8".to_owned(), None))?;
+        let text = String::from_utf8(bytes).map_err(|_| Wrong::new("is not UTF-8").within(path))?;
         let config: Self = toml::from_str(&text).map_err(|error| {
             let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             let place = line.map_or_else(String::new, |line| format!("line {line}: "));
-            wrong(place, error.message().to_owned(), nearest(error.message()))
+            let (what, hint) = (error.message().into(), nearest(error.message()));
+            ConfigError::Wrong { path: path.to_owned(), place, what, hint }
         })?;
-        config.check().map_err(|Wrong { what, hint }| wrong(String::new(), what, hint))?;
+        config.check().map_err(|wrong| wrong.within(path))?;
         Ok(config)
+    }
+
+    /// What holds after a new configuration was read from this file, without a restart: some of the new one,
+    /// the rest of this one.
+    ///
+    /// # Errors
+    /// Both together are wrong, though each is right by itself.
+    pub(super) fn with(&self, new: Self, path: &Path) -> Result<Self, ConfigError> {
+        let Self { programs, triggers, incidents, agent, .. } = new;
+        let kept = Self { programs, triggers, incidents, agent, ..self.clone() };
+        kept.check().map_err(|wrong| wrong.within(path))?;
+        Ok(kept)
     }
 
     fn check(&self) -> Result<(), Wrong> {
@@ -145,6 +168,19 @@ impl Config {
             return Err(Wrong::new("incidents.per_hour: must be at least 1"));
         }
         self.observation().map(drop)
+    }
+
+    /// Refuses what the exporters would refuse. Not for async callers.
+    fn check_collectors(&self) -> Result<(), Wrong> {
+        let given = [("observe.otlp", &self.observe.otlp), ("metrics.otlp", &self.metrics.otlp)];
+        for (key, endpoint) in given {
+            if let Some(endpoint) = endpoint
+                && let Err(error) = otlp::check(Some(endpoint))
+            {
+                return Err(Wrong { what: format!("{key}: {error}"), hint: error.hint() });
+            }
+        }
+        Ok(())
     }
 
     /// The options of `attach` that it stands for.

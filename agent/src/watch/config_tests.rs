@@ -86,6 +86,50 @@ fn what_does_not_work_is_told(#[case] text: &str, #[case] expected: &str) {
     assert!(what.starts_with(expected), "{what}");
 }
 
+#[rstest]
+#[case::traces("[observe]\notlp = 'ftp://collector'\n", "observe.otlp: not the URL of an OTLP collector")]
+#[case::metrics("[metrics]\notlp = 'ftp://collector'\n", "metrics.otlp: not the URL of an OTLP collector")]
+fn what_an_exporter_would_refuse_is_told_before(#[case] text: &str, #[case] expected: &str) {
+    let config = read(&format!("{PROGRAM}{text}")).expect("it is right but for that");
+    let Err(Wrong { what, hint }) = config.check_collectors() else { panic!("it is let through") };
+    assert!(what.starts_with(expected), "{what}");
+    assert!(hint.is_some());
+}
+
+#[test]
+fn collectors_are_let_through() {
+    let text = "[observe]\notlp = 'http://127.0.0.1:4317'\n[metrics]\notlp = 'http://127.0.0.1:4318'\n";
+    let config = read(&format!("{PROGRAM}{text}")).expect("it is right");
+    assert!(config.check_collectors().is_ok());
+}
+
+#[rstest]
+#[case::incident_longer_than_the_old_window(
+    "[recorder]\nwindow = '1m'\n",
+    "[recorder]\nwindow = '10m'\n[incidents]\nbefore = '5m'\n",
+    "recorder.window: shorter"
+)]
+#[case::triggers_without_rows(
+    "[recorder]\nrows = false\n",
+    "[[triggers]]\nslower_than = '1s'\n",
+    "triggers: nothing can be kept"
+)]
+fn a_mix_of_two_right_ones_may_be_wrong(#[case] old: &str, #[case] new: &str, #[case] expected: &str) {
+    let [old, new] = [old, new].map(|text| read(&format!("{PROGRAM}{text}")).expect("it is right"));
+    assert!(old.needs_restart(&new));
+    let error = old.with(new, Path::new("watch.toml")).expect_err("both do not fit together");
+    let told = error.to_string();
+    assert!(told.starts_with(&format!("watch.toml: {expected}")), "{told}");
+}
+
+#[test]
+fn of_a_new_one_some_is_taken_over() {
+    let old = read(PROGRAM).expect("it is right");
+    let new = read(&format!("name = 'new'\n{PROGRAM}[incidents]\nper_hour = 1\n")).expect("it is right");
+    let kept = old.with(new, Path::new("watch.toml")).expect("both fit together");
+    assert_eq!((&*kept.name, kept.incidents.per_hour), ("guest", 1));
+}
+
 #[test]
 fn the_nearest_key_is_named() {
     let (_, hint) = refused("[[programs]]\nexecutible = 'a'\n");

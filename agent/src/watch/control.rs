@@ -6,9 +6,12 @@
 use std::{
     fs,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    os::unix::{
-        fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _},
-        net::{UnixListener, UnixStream},
+    os::{
+        fd::AsRawFd as _,
+        unix::{
+            fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _},
+            net::{UnixListener, UnixStream},
+        },
     },
     path::Path,
     sync::Arc,
@@ -17,7 +20,12 @@ use std::{
 };
 
 use guestscope_base::json;
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::{
+    errno::Errno,
+    sys::socket::{
+        AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt::PeerCredentials,
+    },
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -30,6 +38,11 @@ use crate::{clock, out, privileges};
 const QUESTION_BYTES: u64 = 4096;
 /// Time for a question, and for its answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Pause after nobody could be let in, for instance because no descriptor is free: the next try would fail as
+/// well, and a loop of them takes a whole CPU.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// What is said to a question of another version, in every version.
+pub(crate) const NOT_A_QUESTION: &str = "not a question of this version";
 
 /// What is asked of a resident agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,17 +76,18 @@ pub(crate) enum Answer {
     Refused(String),
 }
 
-/// Opens the socket, in a directory for root alone. One that an earlier agent left is replaced: the lock of
-/// the directory says that it has ended.
+/// Opens the socket, in a directory for root alone. One that an earlier agent left is replaced.
 ///
 /// # Errors
-/// It cannot be made.
+/// It cannot be made; `AddrInUse`: somebody answers there, such as an agent with another directory, whose
+/// lock is another one.
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
     match fs::symlink_metadata(path) {
-        Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,
+        Ok(there) if there.file_type().is_socket() && is_left(path)? => fs::remove_file(path)?,
+        Ok(there) if there.file_type().is_socket() => return Err(io::ErrorKind::AddrInUse.into()),
         // Whatever it is, it is not an agent's.
         Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
         Err(_) => {}
@@ -81,6 +95,13 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// Whether nobody listens at a socket any more. Does not wait for whoever does.
+fn is_left(path: &Path) -> io::Result<bool> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let asking = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    Ok(connect(asking.as_raw_fd(), &UnixAddr::new(path)?) == Err(Errno::ECONNREFUSED))
 }
 
 /// Answers questions on a thread of its own.
@@ -92,9 +113,12 @@ pub(super) fn serve(listener: UnixListener, shared: Arc<Shared>) -> io::Result<(
         if let Err(error) = privileges::drop_all() {
             out::say(&format!("warning: the thread of the control socket keeps its privileges: {error}\n"));
         }
-        for stream in listener.incoming().flatten() {
-            // Whoever asks learns of it by the connection's end.
-            let _ = answer(&stream, &shared);
+        for stream in listener.incoming() {
+            match stream {
+                // Whoever asks learns of a failure by the connection's end.
+                Ok(stream) => drop(answer(&stream, &shared)),
+                Err(_) => thread::sleep(AFTER_FAILURE),
+            }
         }
     };
     thread::Builder::new().name("control".to_owned()).spawn(body)?;
@@ -111,7 +135,7 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
         BufReader::new(stream.take(QUESTION_BYTES)).read_line(&mut line)?;
         match serde_json::from_str(&line) {
             Ok(question) => to(question, shared),
-            Err(_) => Answer::Refused("not a question of this version".to_owned()),
+            Err(_) => Answer::Refused(NOT_A_QUESTION.to_owned()),
         }
     } else {
         Answer::Refused("only root may ask".to_owned())
@@ -128,6 +152,9 @@ fn to(question: Question, shared: &Shared) -> Answer {
         Question::Top => {
             let rows = shared.window().rows(clock::now_ns());
             Answer::Top(Box::new(shared.status().clone()), rows)
+        }
+        Question::Trigger | Question::Keep(..) if !shared.config().recorder.rows => {
+            Answer::Refused("recorder.rows is false: nothing is kept".to_owned())
         }
         Question::Trigger => {
             if shared.ask(Asked::Now) {
@@ -156,7 +183,7 @@ fn busy() -> Answer {
 /// Asks a resident agent.
 ///
 /// # Errors
-/// None answers at this socket.
+/// None answers at this socket; `InvalidData`: the answer is not one of this version.
 pub(crate) fn ask(path: &Path, question: Question) -> io::Result<Answer> {
     /// Most bytes of an answer.
     const ANSWER_BYTES: u64 = 16 << 20;
@@ -167,13 +194,40 @@ pub(crate) fn ask(path: &Path, question: Question) -> io::Result<Answer> {
     stream.write_all(format!("{line}\n").as_bytes())?;
     let mut text = String::new();
     BufReader::new(stream.take(ANSWER_BYTES)).read_line(&mut text)?;
-    serde_json::from_str(&text).map_err(io::Error::other)
+    if text.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    serde_json::from_str(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::watch::{shared::List, tables::Config};
+
+    #[test]
+    fn a_socket_at_which_somebody_answers_stays() {
+        let place = tempfile::tempdir().expect("a folder can be made");
+        let path = place.path().join("watch.sock");
+        let first = listen(&path).expect("it can be made");
+        let error = listen(&path).expect_err("it is another one's");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(UnixStream::connect(&path).is_ok(), "the first one is asked as before");
+        drop(first);
+        assert!(listen(&path).is_ok(), "nobody is there any more");
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused() {
+        let text = "[recorder]\nrows = false\n";
+        let config: Config = toml::from_str(text).expect("it is a table");
+        let shared = Shared::new(config, Status::default(), List::default());
+        for question in [Question::Trigger, Question::Keep(1, 2)] {
+            let Answer::Refused(why) = to(question, &shared) else { panic!("it promises an incident") };
+            assert!(why.contains("rows is false"), "{why}");
+        }
+        assert_eq!(shared.asked(), []);
+    }
 
     #[test]
     fn questions_are_answered_and_nonsense_is_refused() {

@@ -16,10 +16,10 @@ pub enum WatchError {
     /// As for `attach`.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// There is one already.
+    /// There is one already, in the same directory or at the same socket.
     #[error("another agent watches this guest: it holds {}", path.shown())]
     Another {
-        /// Its lock.
+        /// Its lock, or its socket.
         path: PathBuf,
     },
     /// Its place cannot be made.
@@ -49,7 +49,8 @@ impl Hint for WatchError {
             WatchError::Config(error) => error.hint(),
             WatchError::Session(error) => error.hint(),
             WatchError::Another { .. } => Some(
-                "`guestscope ctl status` asks it; a second one needs a `directory` and a `socket` of its own"
+                "`guestscope ctl status` asks it; stop it, or give this one a `directory` and a `socket` \
+                     of its own"
                     .to_owned(),
             ),
             WatchError::Place { .. } => Some(

@@ -203,7 +203,7 @@ mod tests {
     fn what_goes_up_and_down_about_the_share_is_told_once() {
         let mut governor = Governor::default();
         let look = |second: u32| {
-            let all = if second % 2 == 0 { 1.1 } else { 0.95 };
+            let all = if second.is_multiple_of(2) { 1.1 } else { 0.95 };
             governor.look(Used { all, rows: 0.01, requests: 0.01 }, 1.0, false)
         };
         assert_eq!((0..100).map(look).filter(|told| *told == Decision::Helpless).count(), 1);

@@ -102,7 +102,7 @@ struct Watching {
 /// # Errors
 /// The configuration is refused, or observing is not possible.
 pub fn run(arguments: &WatchArguments) -> Result<i32, WatchError> {
-    let config = Config::read(&arguments.config)?;
+    let config = Config::read_first(&arguments.config)?;
     if arguments.check {
         out::answer(&config.told())?;
         return Ok(0);
@@ -216,21 +216,19 @@ impl Watching {
     fn reload(&self) {
         let before = self.shared.config();
         match Config::read(&self.path) {
-            Ok(new) if before.needs_restart(&new) => {
-                // The rest of it stays as it is until then.
-                let kept = Config {
-                    programs: new.programs,
-                    triggers: new.triggers,
-                    incidents: new.incidents,
-                    agent: new.agent,
-                    ..Config::clone(&before)
-                };
-                self.shared.take_over(kept);
-                out::say(
-                    "configuration read: programs, triggers, incidents and agent are taken over; name, directory, \
-                     socket, observe, recorder and metrics change at the next start\n",
-                );
-            }
+            Ok(new) if before.needs_restart(&new) => match before.with(new, &self.path) {
+                Ok(kept) => {
+                    self.shared.take_over(kept);
+                    out::say(
+                        "configuration read: programs, triggers, incidents and agent are taken over; name, \
+                         directory, socket, observe, recorder and metrics change at the next start\n",
+                    );
+                }
+                Err(error) => out::say(&format!(
+                    "warning: the configuration stays as it was until the next start, since name, directory, \
+                     socket, observe, recorder and metrics change only then: {error}\n"
+                )),
+            },
             Ok(new) => {
                 self.shared.take_over(new);
                 out::say("configuration read and taken over\n");
@@ -305,10 +303,14 @@ impl Subject for Watching {
                 self.thin(feed)?;
                 let mut health = feed.health(AgentCost::default());
                 health.pairing = feed.pairing.losses;
+                health.kernel.tasks_missed += self.adoption.threads_missed();
                 let lost = losses::of_observation(&health).filter(|loss| loss.count > 0);
                 let lost = lost.map(|loss| (loss.key.to_string(), loss.count));
                 self.unseen.look(&mut feed.loaded, &self.shared.config().programs);
-                let lost = lost.chain(self.unseen.counts()).collect();
+                // No segment has them, so no request of them is counted anywhere.
+                let on_the_way = ("rows_without_room".to_owned(), feed.rows_lost);
+                let on_the_way = Some(on_the_way).filter(|(_, rows)| *rows > 0);
+                let lost = lost.chain(self.unseen.counts()).chain(on_the_way).collect();
                 let mut status = self.shared.status();
                 status.processes = self.adoption.processes().len() as u64;
                 status.losses = lost;

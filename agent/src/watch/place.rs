@@ -53,7 +53,13 @@ impl Place {
         let file = fs::File::create(&path).map_err(|source| failed(&path, source))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|_| WatchError::Another { path: path.clone() })?;
-        let listener = control::listen(&config.socket).map_err(|source| failed(&config.socket, source))?;
+        let listener = control::listen(&config.socket).map_err(|source| {
+            if source.kind() == io::ErrorKind::AddrInUse {
+                WatchError::Another { path: config.socket.clone() }
+            } else {
+                failed(&config.socket, source)
+            }
+        })?;
         let bind = |at: SocketAddr| TcpListener::bind(at).map_err(|source| WatchError::Listen { at, source });
         let scraped = config.metrics.listen.map(bind).transpose()?;
         let list = keeper::saved(&config.directory);

@@ -2,28 +2,44 @@
 //!
 //! A process is examined when it is first seen, and again after 1, 2, 4, ... s, at last every few minutes: it
 //! may execute another program, join a control group or open a port. Children of an observed process are
-//! followed by the kernel side, whatever they run. What it says of itself is read by a
-//! thread that is given up if the process holds it up.
+//! followed by the kernel side, whatever they run. What it says of itself is read by a thread that is given
+//! up if the process holds it up; that process is passed over until it has answered.
 
 use std::{
     collections::{HashMap, HashSet},
-    os::unix::ffi::OsStrExt as _,
-    sync::Arc,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use guestscope_base::wildcard;
-use guestscope_kernel::attach::{Choice, Target, Wanted};
+use guestscope_base::{Hint as _, wildcard};
+use guestscope_kernel::attach::{Choice, Target, TargetError, Wanted};
 
-use super::{shared::Shared, tables::Program};
-use crate::{guarded, loader::marks::MarkedFiles, patient, session::possible, sources::mapped};
+use super::{
+    shared::{Shared, locked},
+    tables::Program,
+};
+use crate::{
+    guarded,
+    loader::marks::MarkedFiles,
+    out,
+    patient::{self, NoAnswer},
+    session::possible,
+    sources::mapped,
+};
 
 /// First time between two examinations of a process.
 const FIRST: Duration = Duration::from_secs(1);
 /// Longest such time: 10,000 processes cost some 0.2 % of a CPU.
 const LONGEST: Duration = Duration::from_secs(256);
-/// Time limit for examining processes.
-const LIMIT: Duration = Duration::from_secs(2);
+/// Time limit for examining processes. Nobody drains the rings meanwhile, and at full load they hold a third
+/// of a second.
+const LIMIT: Duration = Duration::from_millis(200);
+/// Time after a look that came to its limit: the rings are drained, and no other look of this second is held
+/// up as well.
+const REST: Duration = Duration::from_millis(500);
+/// Most warnings about processes that hold up a look: any number may come and go.
+const MOST_TOLD: usize = 64;
 /// Most processes examined in one look: the others have their turn in the next ones.
 const AT_ONCE: usize = 4096;
 /// Most bytes read of a command line, and of a list of control groups.
@@ -31,12 +47,21 @@ const COMMAND_BYTES: u64 = 4096;
 const GROUPS_BYTES: u64 = 64 << 10;
 /// Time between two searches for a container that is not there.
 const CONTAINERS: Duration = Duration::from_secs(5);
+/// What the kernel puts behind the path of a file that was removed or replaced, as by an update, while a
+/// program runs it.
+const DELETED: &[u8] = b" (deleted)";
 
 /// The choice of processes.
 pub(super) struct Selection {
     shared: Arc<Shared>,
     programs: Arc<Vec<Program>>,
     seen: HashMap<u32, Seen>,
+    /// Processes that held up a look and have not answered since.
+    passed_over: HashMap<u32, PassedOver>,
+    /// Those of which that was said.
+    told: HashSet<u32>,
+    /// No process is examined before this.
+    rests_until: Instant,
     containers: Vec<Container>,
     /// Files that were looked at for the marker.
     marked: Arc<MarkedFiles>,
@@ -45,10 +70,29 @@ pub(super) struct Selection {
 /// What is known of a process.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
+    /// See [`inode`]: it tells the process from a later one of the same number.
+    inode: u64,
     is_chosen: bool,
     /// When it is examined next, and how long after that again.
     next: Instant,
     between: Duration,
+}
+
+/// A process that held up a look.
+struct PassedOver {
+    inode: u64,
+    /// Where its answer will be, should it come.
+    answers: Arc<Mutex<Answers>>,
+}
+
+/// What a look finds out, as it comes.
+struct Answers {
+    /// Processes in their order, and whether they are chosen.
+    known: Vec<(u32, bool)>,
+    /// Since when the next one is examined.
+    since: Instant,
+    /// Nobody waits for further ones.
+    is_given_up: bool,
 }
 
 /// A container that is chosen as a whole.
@@ -57,6 +101,59 @@ struct Container {
     name: String,
     target: Option<Target>,
     next: Instant,
+    /// Why it cannot be found was said.
+    is_told: bool,
+}
+
+impl Answers {
+    fn new(now: Instant) -> Self {
+        Self { known: Vec::new(), since: now, is_given_up: false }
+    }
+
+    /// Adds one. Returns whether somebody waits for the next one.
+    fn add(&mut self, pid: u32, is_chosen: bool, now: Instant) -> bool {
+        self.known.push((pid, is_chosen));
+        self.since = now;
+        !self.is_given_up
+    }
+
+    /// The first one without an answer, if it is what the look waited for: without CPU time, or with many
+    /// processes, a look may be late though none of them holds it up.
+    fn holder(&self, due: &[(u32, u64)], now: Instant) -> Option<(u32, u64)> {
+        let is_long = now.saturating_duration_since(self.since) >= LIMIT / 2;
+        due.get(self.known.len()).copied().filter(|_| is_long)
+    }
+
+    fn has(&self, pid: u32) -> bool {
+        self.known.iter().any(|(known, _)| *known == pid)
+    }
+}
+
+impl Container {
+    fn new(name: String) -> Self {
+        Self { name, target: None, next: Instant::now(), is_told: false }
+    }
+
+    /// Looks for it. Says once why it will not be found by waiting for it.
+    fn find(&mut self) {
+        match Target::find(Wanted::Container(&self.name)) {
+            Ok(target) => self.target = Some(target),
+            Err(error) => {
+                self.target = None;
+                if !may_come(&error) && !std::mem::replace(&mut self.is_told, true) {
+                    let hint = error.hint().map_or_else(String::new, |hint| format!(": {hint}"));
+                    out::say(&format!(
+                        "warning: a container of [[programs]] selects nothing: {error}{hint}\n"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Whether the container is only not there yet.
+const fn may_come(error: &TargetError) -> bool {
+    matches!(error, TargetError::NoContainer { .. } | TargetError::NotRunning(_) | TargetError::Empty(_))
 }
 
 impl std::fmt::Debug for Selection {
@@ -71,6 +168,9 @@ impl Selection {
             shared,
             programs: Arc::default(),
             seen: HashMap::new(),
+            passed_over: HashMap::new(),
+            told: HashSet::new(),
+            rests_until: Instant::now(),
             containers: Vec::new(),
             marked: Arc::default(),
         };
@@ -88,7 +188,7 @@ impl Selection {
         self.seen.clear();
         // One that asks for more than a container is judged by process.
         let names = self.programs.iter().filter_map(|program| program.container.clone());
-        self.containers = names.map(|name| Container { name, target: None, next: Instant::now() }).collect();
+        self.containers = names.map(Container::new).collect();
     }
 
     /// Processes by container of the configuration.
@@ -98,7 +198,7 @@ impl Selection {
             let mut processes = container.target.as_mut().map(Target::processes).unwrap_or_default();
             if processes.is_empty() && now >= container.next {
                 container.next = now + CONTAINERS;
-                container.target = Target::find(Wanted::Container(&container.name)).ok();
+                container.find();
                 processes = container.target.as_mut().map(Target::processes).unwrap_or_default();
             }
             (container.name.clone(), processes.into_iter().collect())
@@ -106,22 +206,92 @@ impl Selection {
         processes.collect()
     }
 
-    /// Those that are to be examined now.
-    fn due(&mut self, there: &HashSet<u32>, now: Instant) -> Vec<u32> {
-        self.seen.retain(|pid, _| there.contains(pid));
-        let is_due = |pid: &&u32| self.seen.get(pid).is_none_or(|seen| seen.next <= now);
-        let mut due: Vec<u32> = there.iter().filter(is_due).copied().collect();
+    /// Forgets processes that have ended. Their numbers may be those of others by now, which matters where
+    /// they are chosen or their turn has come.
+    fn forget(&mut self, there: &HashSet<u32>, now: Instant) {
+        self.seen.retain(|pid, seen| {
+            let matters = seen.is_chosen || seen.next <= now;
+            there.contains(pid) && (!matters || inode(*pid) == Some(seen.inode))
+        });
+        self.passed_over.retain(|pid, one| {
+            let is_there = there.contains(pid) && inode(*pid) == Some(one.inode);
+            is_there && !locked(&one.answers).has(*pid)
+        });
+    }
+
+    /// Those that are to be examined now, with their inodes.
+    fn due(&self, there: &HashSet<u32>, now: Instant) -> Vec<(u32, u64)> {
+        let is_due = |pid: &u32| {
+            !self.passed_over.contains_key(pid) && self.seen.get(pid).is_none_or(|seen| seen.next <= now)
+        };
+        let mut due: Vec<u32> = there.iter().copied().filter(is_due).collect();
         // New ones first.
         due.sort_unstable_by_key(|pid| (self.seen.contains_key(pid), *pid));
         due.truncate(AT_ONCE);
-        due
+        due.into_iter().filter_map(|pid| Some((pid, inode(pid)?))).collect()
     }
 
-    fn note(&mut self, pid: u32, is_chosen: bool, now: Instant) {
+    /// Examines these.
+    fn examine(&mut self, due: &[(u32, u64)]) {
+        let contained = self.contained();
+        let (programs, marked) = (Arc::clone(&self.programs), Arc::clone(&self.marked));
+        let answers = Arc::new(Mutex::new(Answers::new(Instant::now())));
+        let (asked, theirs) = (due.to_vec(), Arc::clone(&answers));
+        let done = patient::answer(LIMIT, move || {
+            for (pid, _) in asked {
+                let is_chosen = is_chosen(pid, &programs, &contained, &marked);
+                if !locked(&theirs).add(pid, is_chosen, Instant::now()) {
+                    break;
+                }
+            }
+        });
+        self.take_in(due, &answers, done, Instant::now());
+    }
+
+    /// Takes note of what a look found out. One that held it up is passed over; others without an answer
+    /// have their turn in the next look.
+    fn take_in(
+        &mut self,
+        due: &[(u32, u64)],
+        answers: &Arc<Mutex<Answers>>,
+        done: Result<(), NoAnswer>,
+        now: Instant,
+    ) {
+        let mut found = locked(answers);
+        found.is_given_up = done.is_err();
+        let known: HashMap<u32, bool> = found.known.iter().copied().collect();
+        let holder = found.holder(due, now).filter(|_| done == Err(NoAnswer::Late));
+        drop(found);
+        for &(pid, inode) in due {
+            if let Some(is_chosen) = known.get(&pid) {
+                self.note((pid, inode), *is_chosen, now);
+            }
+        }
+        if done.is_err() {
+            self.rests_until = now + REST;
+        }
+        if let Some(holder) = holder {
+            self.pass_over(holder, Arc::clone(answers), now);
+        }
+    }
+
+    /// Passes over a process until it has answered: another try would hold up another look, and a thread.
+    fn pass_over(&mut self, (pid, inode): (u32, u64), answers: Arc<Mutex<Answers>>, now: Instant) {
+        let before = self.seen.get(&pid).is_some_and(|seen| seen.is_chosen);
+        self.note((pid, inode), before, now);
+        self.passed_over.insert(pid, PassedOver { inode, answers });
+        if self.told.len() < MOST_TOLD && self.told.insert(pid) {
+            out::say(&format!(
+                "warning: process {pid} holds up reading /proc/{pid}: it is passed over until it answers\n"
+            ));
+        }
+    }
+
+    fn note(&mut self, (pid, inode): (u32, u64), is_chosen: bool, now: Instant) {
         let between = self.seen.get(&pid).map_or(FIRST, |seen| (seen.between * 2).min(LONGEST));
         // Within a look others are examined that are as old: their turns shall not stay together.
         let spread = between.mul_f64(f64::from(pid % 16) / 64.0);
-        self.seen.insert(pid, Seen { is_chosen, next: now + between + spread, between });
+        self.seen.insert(pid, Seen { inode, is_chosen, next: now + between + spread, between });
     }
 }
 
@@ -129,20 +299,11 @@ impl Choice for Selection {
     fn processes(&mut self) -> Vec<u32> {
         self.take_over();
         let (now, there) = (Instant::now(), numbers());
-        let due = self.due(&there, now);
-        if !due.is_empty() {
-            let contained = self.contained();
-            let (programs, marked) = (Arc::clone(&self.programs), Arc::clone(&self.marked));
-            let asked = due.clone();
-            let examined = patient::answer(LIMIT, move || {
-                let fits = |pid: &u32| is_chosen(*pid, &programs, &contained, &marked);
-                asked.into_iter().filter(fits).collect::<HashSet<u32>>()
-            });
-            for pid in due {
-                // One that holds up the look is examined again like the others.
-                let before = self.seen.get(&pid).is_some_and(|seen| seen.is_chosen);
-                let is_chosen = examined.as_ref().map_or(before, |chosen| chosen.contains(&pid));
-                self.note(pid, is_chosen, now);
+        self.forget(&there, now);
+        if now >= self.rests_until {
+            let due = self.due(&there, now);
+            if !due.is_empty() {
+                self.examine(&due);
             }
         }
         self.seen.iter().filter(|(_, seen)| seen.is_chosen).map(|(pid, _)| *pid).collect()
@@ -153,6 +314,12 @@ impl Choice for Selection {
 fn numbers() -> HashSet<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Inode of a process's directory in /proc: a later process of the same number has another one. So may the
+/// same process once the kernel was short of memory; then it is only examined once more.
+fn inode(pid: u32) -> Option<u64> {
+    std::fs::metadata(format!("/proc/{pid}")).ok().map(|directory| directory.ino())
 }
 
 /// Whether a process fits any of these.
@@ -166,7 +333,7 @@ fn is_chosen(
     let Ok(executable) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return false };
     let (mut command, mut groups, mut ports, mut is_marked) = (None, None, None, None);
     programs.iter().any(|program| {
-        let is_file = |pattern: &String| wildcard::matches(pattern, executable.as_os_str().as_bytes());
+        let is_file = |pattern: &String| fits_file(executable.as_os_str().as_bytes(), pattern);
         let mut is_command =
             |pattern: &String| wildcard::matches(pattern, command.get_or_insert_with(|| command_line(pid)));
         let mut is_group = |pattern: &String| {
@@ -185,6 +352,12 @@ fn is_chosen(
             // Last: it reads the maps, and each new file among them.
             && (!program.marked || *is_marked.get_or_insert_with(|| mapped::is_marked(pid.cast_signed(), marked)))
     })
+}
+
+/// Whether a link to a program's file fits the pattern, also after the file was replaced.
+fn fits_file(link: &[u8], pattern: &str) -> bool {
+    let was = link.strip_suffix(DELETED);
+    wildcard::matches(pattern, link) || was.is_some_and(|path| wildcard::matches(pattern, path))
 }
 
 /// Words of a command line, separated by spaces.
@@ -212,35 +385,5 @@ fn is_in(group: &[u8], pattern: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case("/system.slice/web.service", "system.slice/web.service", true)]
-    #[case("/system.slice/web.service/inner", "/system.slice/web.service", true)]
-    #[case("/system.slice/web.service2", "system.slice/web.service", false)]
-    #[case("/kubepods/burstable/pod1/abc", "kubepods/*/pod1", true)]
-    #[case("/", "a", false)]
-    fn groups(#[case] group: &str, #[case] pattern: &str, #[case] is_inside: bool) {
-        assert_eq!(is_in(group.as_bytes(), pattern), is_inside);
-    }
-
-    #[test]
-    fn a_process_is_chosen_by_all_that_is_given() {
-        let own = std::process::id();
-        let program = |text: &str| -> Vec<Program> { vec![toml::from_str(text).expect("it is a table")] };
-        let fits = |text: &str| is_chosen(own, &program(text), &HashMap::new(), &MarkedFiles::default());
-        assert!(fits("executable = '*'"));
-        assert!(fits("executable = '*deps*'\ncommand = '*'"));
-        assert!(!fits("executable = '*deps*'\ncommand = 'no such command'"));
-        assert!(!fits("container = 'web'"));
-        assert!(!fits("marked = true"));
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it has one").port();
-        assert!(fits(&format!("port = {port}")));
-        drop(listener);
-        assert!(!fits(&format!("port = {port}")));
-    }
-}
+#[path = "selection_tests.rs"]
+mod tests;

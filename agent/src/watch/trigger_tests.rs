@@ -69,10 +69,8 @@ fn pressure_must_last() {
 /// One that always holds silences no other.
 #[test]
 fn each_resource_has_its_turn() {
-    let triggers = [
-        trigger("pressure = 'cpu'\nabove_percent = 10"),
-        trigger("pressure = 'io'\nabove_percent = 10"),
-    ];
+    let triggers =
+        [trigger("pressure = 'cpu'\nabove_percent = 10"), trigger("pressure = 'io'\nabove_percent = 10")];
     let (mut pressed, mut noticed) = (Pressed::default(), Vec::new());
     for second in 0..12_u64 {
         let total_ns = Some(second * 600_000_000);

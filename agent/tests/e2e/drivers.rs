@@ -114,7 +114,8 @@ fn check_against_the_log(phase: &Phase, line: &Value) {
     // The kernel counts a thread whose wakeup preempts as on the CPU from when it is enqueued, the ledger
     // from the switch; until then it is in `runq` (kernel tests, `agreement::compare_times`).
     let woken_ns = if counts.wakeup > 0 { phase.accounts.get(Account::Runq) } else { 0 };
-    let holds = is_least(cpu_ns + woken_ns, inside_cpu_ns, steal_ns) && is_most(cpu_ns, around_cpu_ns, slack_ns);
+    let holds =
+        is_least(cpu_ns + woken_ns, inside_cpu_ns, steal_ns) && is_most(cpu_ns, around_cpu_ns, slack_ns);
     assert!(holds, "{}", text());
     // What is not on a CPU inside is off it: for the device, or without a CPU.
     let of = |accounts: &[Account]| -> u64 { accounts.iter().map(|one| phase.accounts.get(*one)).sum() };

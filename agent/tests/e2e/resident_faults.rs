@@ -79,7 +79,11 @@ fn an_agent_without_a_disk_counts() {
         let program = resident.program("book");
         resident.make_slow("book");
         resident.wait_until_seen(3000);
-        resident.ctl("trigger");
+        let socket = resident.ground.path("watch.sock");
+        let refused =
+            resident.ground.command(&["ctl", "trigger", "--socket"]).word(socket).finish().expect(2);
+        assert!(refused.stderr.contains("nothing is kept"), "{}", refused.stderr);
+        agent.signal(Signal::SIGUSR1);
         let list = eventually("it is refused", || {
             let list = resident.ctl("incidents");
             (list[0]["error"].as_str()?.contains("nothing is kept")).then_some(list)

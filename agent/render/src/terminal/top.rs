@@ -20,8 +20,8 @@ use crate::{
 const NUMBER: usize = 8;
 const BAR: usize = 16;
 const CAUSE: usize = 17;
-/// Lines above and below the table.
-const AROUND: usize = 5;
+/// Lines of and below the table, beside its rows: its heading, the note and the keys.
+const AROUND: usize = 3;
 
 /// Requests of one name.
 #[derive(Clone, Debug, Default)]
@@ -57,8 +57,10 @@ pub struct TopFacts {
     pub cpu: f64,
     /// Its memory, bytes.
     pub rss_bytes: u64,
-    /// Rows that were not written.
-    pub rows_lost: u64,
+    /// The agent looks at one of so many requests; up to 1: at all.
+    pub one_of: u64,
+    /// What was lost or not seen since the agent began, the most first.
+    pub losses: Vec<(Untrusted, u64)>,
     /// Incidents that were kept.
     pub incidents: u64,
     /// Time of day.
@@ -152,7 +154,7 @@ impl TopOrder {
 pub fn render_top(view: &TopView<'_>, columns: usize, lines: usize, unicode: bool) -> Vec<Vec<TopPiece>> {
     let columns = columns.max(40);
     let mut screen = head(view.facts, columns, unicode);
-    let room = lines.saturating_sub(AROUND);
+    let room = lines.saturating_sub(screen.len() + AROUND);
     if view.rows.is_empty() {
         let none = "no request ended in the last ten seconds";
         screen.push(vec![(fit(none, columns, unicode), TopLook::Faint)]);
@@ -193,19 +195,44 @@ fn cut(line: Vec<TopPiece>, columns: usize) -> Vec<TopPiece> {
 }
 
 fn head(facts: &TopFacts, columns: usize, unicode: bool) -> Vec<Vec<TopPiece>> {
-    let TopFacts { scenario, processes, per_s, open, cpu, rss_bytes, rows_lost, incidents, time } = facts;
-    let lost = if *rows_lost == 0 { "lost nothing".to_owned() } else { format!("lost {rows_lost} rows") };
+    let TopFacts { scenario, processes, per_s, open, cpu, rss_bytes, incidents, time, .. } = facts;
     let first = format!("{scenario}  {}, {per_s:.1} requests/s", counted(*processes, "process", "processes"));
     let first = fit(&plain(&first, unicode), columns.saturating_sub(width(time) + 2), unicode);
     let first = format!("{}{time}", left(&first, columns.saturating_sub(width(time))));
     let open = if *open == 0 { String::new() } else { format!("{open} open for more than 1 s  ") };
+    let lost = not_seen(facts, columns, unicode);
+    let nothing = if lost.is_none() { "lost nothing  " } else { "" };
     let second = format!(
-        "{open}agent {} of one CPU, {}  {lost}  {}",
+        "{open}agent {} of one CPU, {}  {nothing}{}",
         percent(*cpu),
         bytes(*rss_bytes),
         counted(*incidents, "incident", "incidents")
     );
-    vec![vec![(first, TopLook::Strong)], vec![(fit(&second, columns, unicode), TopLook::Plain)]]
+    let mut lines =
+        vec![vec![(first, TopLook::Strong)], vec![(fit(&second, columns, unicode), TopLook::Plain)]];
+    lines.extend(lost.map(|lost| vec![(lost, TopLook::Strong)]));
+    lines
+}
+
+/// What the numbers below do not have, if anything: as many losses as fit, the largest ones.
+fn not_seen(facts: &TopFacts, columns: usize, unicode: bool) -> Option<String> {
+    let TopFacts { one_of, losses, .. } = facts;
+    let looks = if *one_of > 1 { format!("looks at 1 of {one_of} requests  ") } else { String::new() };
+    if losses.is_empty() {
+        return (!looks.is_empty()).then(|| fit(looks.trim_end(), columns, unicode));
+    }
+    let all = losses.len();
+    let told = |shown: usize| {
+        let named = losses.iter().take(shown);
+        let mut parts: Vec<String> =
+            named.map(|(what, count)| format!("{} {count}", plain(what.stored(), unicode))).collect();
+        if shown < all {
+            parts.push(format!("{} more", counted((all - shown) as u64, "kind", "kinds")));
+        }
+        format!("{looks}lost: {}", parts.join(", "))
+    };
+    let fitting = (1..=all).rev().map(told).find(|text| width(text) <= columns);
+    Some(fitting.unwrap_or_else(|| fit(&told(1), columns, unicode)))
 }
 
 /// Columns of the name and of the bar.
@@ -308,72 +335,5 @@ fn details(row: &TopRow, columns: usize, unicode: bool) -> Vec<Vec<TopPiece>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::analyze::Split;
-
-    fn row(request: &str, per_s: f64, accounts: &[(Account, u64)], slow: &[(&str, u64)]) -> TopRow {
-        let mut split = Split::default();
-        for (account, ns) in accounts {
-            split.accounts[*account as usize] = *ns;
-        }
-        let mut time = Sums::default();
-        time.add(&split);
-        let slow = slow.iter().map(|(cause, count)| ((*cause).into(), *count)).collect();
-        let (p50_ns, p99_ns) = (83_100_000, 412_000_000);
-        TopRow { request: request.into(), per_s, p50_ns, p99_ns, slowest_ns: 2 * p99_ns, time, slow }
-    }
-
-    fn text(view: &TopView<'_>, columns: usize, lines: usize) -> String {
-        let screen = render_top(view, columns, lines, false);
-        assert_eq!(screen.len(), lines);
-        let text: Vec<String> = screen
-            .iter()
-            .map(|line| line.iter().map(|(text, _)| text.as_str()).collect::<String>().trim_end().to_owned())
-            .collect();
-        assert!(text.iter().all(|line| line.len() <= columns), "{text:#?}");
-        text.join("\n")
-    }
-
-    #[test]
-    fn a_screen_of_80_columns_and_24_lines() {
-        let facts = TopFacts {
-            scenario: "MVM/16/VNL/GPU".into(),
-            processes: 3,
-            per_s: 211.9,
-            cpu: 0.006,
-            rss_bytes: 31 << 20,
-            incidents: 2,
-            time: "12:41:07".to_owned(),
-            ..TopFacts::default()
-        };
-        let mut rows = [
-            row("train step", 11.9, &[(Account::Gpu, 70), (Account::Cpu, 30)], &[]),
-            row(
-                "POST /v1/chat/completions",
-                118.0,
-                &[(Account::Cpu, 900), (Account::Throttled, 300), (Account::Net, 100)],
-                &[("throttled", 61), ("runq", 39)],
-            ),
-            row("evil\u{1b}[2J", 0.1, &[(Account::Cpu, 1)], &[("helper.throttled", 1)]),
-        ];
-        TopOrder::Time.sort(&mut rows);
-        let view = TopView {
-            facts: &facts,
-            rows: &rows,
-            order: TopOrder::Time,
-            chosen: 0,
-            is_detailed: false,
-            is_frozen: false,
-            note: "",
-        };
-        insta::assert_snapshot!(text(&view, 80, 24));
-        let details = TopView { is_detailed: true, is_frozen: true, note: "kept", ..view.clone() };
-        insta::assert_snapshot!(text(&details, 80, 24));
-        for (columns, lines) in [(40, 8), (60, 10), (200, 50)] {
-            text(&view, columns, lines);
-        }
-        let none = TopView { rows: &[], ..view };
-        assert!(text(&none, 80, 24).contains("no request ended"));
-    }
-}
+#[path = "top_tests.rs"]
+mod tests;
