@@ -14,10 +14,7 @@ use super::{
 };
 use crate::{
     clock,
-    health::{
-        ExportHealth, Health, Verdict,
-        losses::{self, Loss},
-    },
+    health::{ExportHealth, Health, Verdict, losses},
     phase::Restored,
 };
 
@@ -331,8 +328,7 @@ impl Manifest {
 
     /// Takes over the agent's health, fidelity included.
     pub fn set_health(&mut self, health: &Health) {
-        let dotted = |loss: Loss| (loss.key.replacen('_', ".", 1), loss.count);
-        let losses = losses::of_observation(health).map(dotted).collect();
+        let losses = losses::of_observation(health).map(|loss| (loss.stored_key(), loss.count)).collect();
         let Health {
             fidelity,
             hooks,

@@ -62,6 +62,11 @@ impl Segment {
         &self.path
     }
 
+    /// Begin and end, CLOCK_MONOTONIC of this boot, ns; both 0 if it is of an earlier one.
+    pub fn span_ns(&self) -> (u64, u64) {
+        self.span_ns
+    }
+
     /// Whether it holds any of this time, CLOCK_MONOTONIC, ns.
     pub fn overlaps(&self, from_ns: u64, to_ns: u64) -> bool {
         let (begin_ns, end_ns) = self.span_ns;

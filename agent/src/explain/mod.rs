@@ -235,10 +235,13 @@ fn lost(manifest: &Manifest) -> Vec<String> {
         notes.push(format!("{waits} long waits were lost while it ran: evidence may lack them"));
     }
     let edges = count("kernel.edges").saturating_add(count("pairing.edges_lost")).saturating_add(rows.phases);
+    let edges = edges.saturating_add(count("rows.without_room"));
     if edges > 0 {
         notes
             .push(format!("{edges} edges or rows of phases were lost while it ran: requests may be missing"));
     }
+    let error = manifest.health.folder_error.as_ref();
+    notes.extend(error.map(|error| format!("rows are missing: {}", Untrusted::told(error))));
     notes
 }
 

@@ -52,36 +52,39 @@ pub(crate) struct Stretch {
     pub(crate) to_ns: u64,
     /// Limits, and how often each was hit.
     pub(crate) limits: Vec<Limit>,
+    /// What was counted.
+    pub(crate) counts: Counts,
+}
+
+/// Counts of what only grows: since the start, or of a stretch, without zeros.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Counts {
     /// Samples of busy-waiting by library.
     pub(crate) spun: BTreeMap<String, u64>,
     /// Samples in system calls by the number of the call.
     pub(crate) called: BTreeMap<u32, u64>,
+    /// What was lost or not seen, by its key in a run folder.
+    pub(crate) lost: BTreeMap<String, u64>,
 }
 
 /// Counts that only grow become those of a stretch.
 #[derive(Debug, Default)]
-pub(crate) struct Stretches {
-    spun: BTreeMap<String, u64>,
-    called: BTreeMap<u32, u64>,
-}
+pub(crate) struct Stretches(Counts);
 
 impl Stretches {
-    /// The stretch that ends now: `spun` and `called` are counts since the start.
+    /// The stretch that ends now: `counts` are those since the start.
     pub(super) fn end(
         &mut self,
         (from_ns, to_ns, limits): (u64, u64, Vec<Limit>),
-        spun: BTreeMap<String, u64>,
-        called: BTreeMap<u32, u64>,
+        counts: Counts,
     ) -> Stretch {
-        let since = Stretch {
-            from_ns,
-            to_ns,
-            limits,
-            spun: more(&self.spun, &spun),
-            called: more(&self.called, &called),
+        let since = Counts {
+            spun: more(&self.0.spun, &counts.spun),
+            called: more(&self.0.called, &counts.called),
+            lost: more(&self.0.lost, &counts.lost),
         };
-        (self.spun, self.called) = (spun, called);
-        since
+        self.0 = counts;
+        Stretch { from_ns, to_ns, limits, counts: since }
     }
 }
 
@@ -100,14 +103,14 @@ mod tests {
     #[test]
     fn a_stretch_has_what_came_since_the_one_before() {
         let mut stretches = Stretches::default();
-        let counts = |libgomp: u64, futex: u64| {
-            (BTreeMap::from([("libgomp".to_owned(), libgomp)]), BTreeMap::from([(202, futex)]))
+        let mut end = |libgomp: u64, futex: u64, edges: u64| {
+            let spun = BTreeMap::from([("libgomp".to_owned(), libgomp)]);
+            let lost = BTreeMap::from([("kernel.edges".to_owned(), edges)]);
+            let counts = Counts { spun, called: BTreeMap::from([(202, futex)]), lost };
+            let Counts { spun, called, lost } = stretches.end((0, 1, Vec::new()), counts).counts;
+            [spun.get("libgomp").copied(), called.get(&202).copied(), lost.get("kernel.edges").copied()]
         };
-        let mut end = |(spun, called)| {
-            let stretch = stretches.end((0, 1, Vec::new()), spun, called);
-            (stretch.spun.get("libgomp").copied(), stretch.called.get(&202).copied())
-        };
-        assert_eq!(end(counts(5, 7)), (Some(5), Some(7)));
-        assert_eq!(end(counts(5, 9)), (None, Some(2)));
+        assert_eq!(end(5, 7, 0), [Some(5), Some(7), None]);
+        assert_eq!(end(5, 9, 3), [None, Some(2), Some(3)]);
     }
 }

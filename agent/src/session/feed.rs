@@ -47,6 +47,8 @@ pub(crate) struct Feed {
     pub(crate) spent: Duration,
     /// Rows that found no room on their way to the folder.
     pub(crate) rows_lost: u64,
+    /// What was lost by the last look of a subject that stays, by its key in a run folder.
+    pub(crate) lost: BTreeMap<String, u64>,
 }
 
 impl Feed {
@@ -194,6 +196,10 @@ impl RecordSource for Feed {
 
     fn called(&self) -> BTreeMap<u32, u64> {
         (0..).zip(self.loaded.called()).filter(|(_, samples)| *samples > 0).collect()
+    }
+
+    fn lost(&self) -> BTreeMap<String, u64> {
+        self.lost.clone()
     }
 
     fn lost_on_the_way(&mut self, rows: u64) {

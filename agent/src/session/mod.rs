@@ -42,8 +42,16 @@ use tokio::{
 pub(crate) use self::feed::Feed;
 pub use self::{arguments::Observation, error::SessionError};
 use self::{
-    attendant::Stretches, cost::Cost, export_thread::ExportThread, facts::Identity, graphics::Graphics,
-    limits::Limits, possible::Possible, record_source::RecordSource, stuck::Stuck, traced::Traces,
+    attendant::{Counts, Stretches},
+    cost::Cost,
+    export_thread::ExportThread,
+    facts::Identity,
+    graphics::Graphics,
+    limits::Limits,
+    possible::Possible,
+    record_source::RecordSource,
+    stuck::Stuck,
+    traced::Traces,
 };
 use crate::{
     clock::{self, ClockPair},
@@ -242,7 +250,9 @@ impl<F: RecordSource> Session<F> {
         }
         if let Some(stretches) = &mut self.stretches {
             for limits in self.limits.stretches() {
-                self.export.stretch(stretches.end(limits, self.feed.spun(), self.feed.called()));
+                let counts =
+                    Counts { spun: self.feed.spun(), called: self.feed.called(), lost: self.feed.lost() };
+                self.export.stretch(stretches.end(limits, counts));
             }
         }
     }

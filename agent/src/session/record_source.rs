@@ -114,6 +114,11 @@ pub(crate) trait RecordSource {
         BTreeMap::new()
     }
 
+    /// What was lost so far by its key in a run folder, if the subject looks for that all the time.
+    fn lost(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
     /// So many rows so far found no room on their way to the folder.
     fn lost_on_the_way(&mut self, _rows: u64) {}
 

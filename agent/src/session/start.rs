@@ -1,6 +1,7 @@
 //! The start of every session: the run folder, least privilege, the exporter and its thread, the banner.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::PathBuf,
     sync::Arc,
@@ -164,6 +165,7 @@ impl Begun {
             drivers,
             spent: Duration::ZERO,
             rows_lost: 0,
+            lost: BTreeMap::new(),
         })
     }
 

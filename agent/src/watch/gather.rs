@@ -16,6 +16,10 @@ use crate::{
     untrusted::Shown as _,
 };
 
+/// Shortest time without an agent that is told, ns: a restart takes less, and segments that follow each other
+/// are some milliseconds apart.
+const UNRECORDED_NS: u64 = 500_000_000;
+
 /// Why there is no incident. `Display` gives `what: value`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Lost {
@@ -70,7 +74,8 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, Lost> {
     if let (Ok(summary), Some(kept)) = (&mut summary, &kept) {
         summary.weigh(kept.weight());
     }
-    let lost = rows_lost(&folders);
+    let spans = segments.iter().map(|one| one.span_ns()).filter(|span| span.1 > 0).collect();
+    let missing = Missing { rows: rows_lost(&folders), unrecorded_ns: unrecorded_ns(spans, &record) };
     let limits = merged(&stretches);
     let mut cgroup = Cgroup::default();
     facts::limited(&mut cgroup, &limits);
@@ -85,10 +90,11 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, Lost> {
             manifest.cpu_quota_group = group;
         }
         manifest.limits.memory_bytes = cgroup.memory_bytes.or(manifest.limits.memory_bytes);
-        manifest.spun = sums(stretches.iter().map(|one| &one.spun));
-        manifest.called = sums(stretches.iter().map(|one| &one.called));
+        manifest.spun = sums(stretches.iter().map(|one| &one.counts.spun));
+        manifest.called = sums(stretches.iter().map(|one| &one.counts.called));
+        manifest.health.losses = sums(stretches.iter().map(|one| &one.counts.lost));
         manifest.unfinished = (&unfinished).into();
-        tell_missing(manifest, problem.as_ref(), lost);
+        missing.tell(manifest, problem.as_ref());
     };
     let path = into.path().to_owned();
     match ending::close(into, finish, summary.as_ref().ok())? {
@@ -97,14 +103,43 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, Lost> {
     }
 }
 
-/// Tells that rows are missing, unless that is told already. Not in `rows_lost` of the manifest: the folder
-/// writes the number of its own there.
-fn tell_missing(manifest: &mut Manifest, problem: Option<&folder::Error>, lost: u64) {
-    let of_segments = || format!("{lost} rows of this time, or next to it, were not written by the recorder");
-    let missing = problem.map(ToString::to_string).or_else(|| (lost > 0).then(of_segments));
-    if let Some(missing) = missing {
-        manifest.health.folder_error.get_or_insert(missing);
+/// What is missing of an incident's time.
+struct Missing {
+    /// Rows that the recorder could not write.
+    rows: u64,
+    /// Time in which no agent recorded, ns.
+    unrecorded_ns: u64,
+}
+
+impl Missing {
+    /// Tells it, unless something else is told already. Not in `rows_lost` of the manifest: the folder writes
+    /// the number of its own there.
+    fn tell(&self, manifest: &mut Manifest, problem: Option<&folder::Error>) {
+        let Self { rows, unrecorded_ns } = *self;
+        let unrecorded =
+            || format!("for {:.1} s of this time no agent recorded anything", unrecorded_ns as f64 / 1e9);
+        let of_rows = || format!("{rows} rows of this time, or next to it, were not written by the recorder");
+        let told = problem.map(ToString::to_string);
+        let told = told.or_else(|| (unrecorded_ns >= UNRECORDED_NS).then(unrecorded));
+        if let Some(missing) = told.or_else(|| (rows > 0).then(of_rows)) {
+            manifest.health.folder_error.get_or_insert(missing);
+        }
     }
+}
+
+/// Time of the incident between the end of one segment and the begin of the next, as where an agent was killed
+/// and another one started, ns. What lies before the first segment is not in the recorder any more. `spans`:
+/// begins and ends.
+fn unrecorded_ns(mut spans: Vec<(u64, u64)>, record: &IncidentRecord) -> u64 {
+    spans.sort_unstable();
+    let (mut sum_ns, mut until_ns) = (0_u64, None);
+    for (begin_ns, end_ns) in spans {
+        let until = until_ns.get_or_insert(end_ns);
+        let gap = ((*until).max(record.from_ns), begin_ns.min(record.to_ns));
+        sum_ns += gap.1.saturating_sub(gap.0);
+        *until = end_ns.max(*until);
+    }
+    sum_ns
 }
 
 /// Rows of all tables that these segments lack because they could not be written.
@@ -175,6 +210,20 @@ mod tests {
         let record = IncidentRecord { from_ns: 0, to_ns: S, ..IncidentRecord::default() };
         let unfinished = AllUnfinished::default();
         Job { number: 0, record, segments, stretches: Vec::new(), unfinished, kept: None }
+    }
+
+    #[rstest]
+    #[case::none(&[(0, 5), (5, 9), (9, 20)], 0)]
+    #[case::between(&[(0, 5), (8, 20)], 3)]
+    #[case::in_any_order(&[(14, 20), (0, 5), (8, 11)], 6)]
+    #[case::before_it(&[(0, 1), (2, 9), (9, 20)], 0)]
+    #[case::partly_before_it(&[(0, 1), (5, 20)], 2)]
+    #[case::after_it(&[(0, 16), (30, 40)], 0)]
+    #[case::overlapping(&[(0, 12), (4, 6), (13, 20)], 1)]
+    #[case::nothing(&[], 0)]
+    fn time_without_an_agent_lies_between_segments(#[case] spans: &[(u64, u64)], #[case] expected: u64) {
+        let record = IncidentRecord { from_ns: 3, to_ns: 15, ..IncidentRecord::default() };
+        assert_eq!(unrecorded_ns(spans.to_vec(), &record), expected);
     }
 
     #[test]

@@ -304,13 +304,13 @@ impl Subject for Watching {
                 let mut health = feed.health(AgentCost::default());
                 health.pairing = feed.pairing.losses;
                 health.kernel.tasks_missed += self.adoption.threads_missed();
-                let lost = losses::of_observation(&health).filter(|loss| loss.count > 0);
-                let lost = lost.map(|loss| (loss.key.to_string(), loss.count));
+                let on_the_way = losses::loss("rows_without_room", feed.rows_lost, ["row", "rows"], "");
+                let lost = losses::of_observation(&health).chain([on_the_way]);
+                let lost: Vec<_> = lost.filter(|loss| loss.count > 0).collect();
+                feed.lost = lost.iter().map(|loss| (loss.stored_key(), loss.count)).collect();
+                let lost = lost.iter().map(|loss| (loss.key.to_owned(), loss.count));
                 self.unseen.look(&mut feed.loaded, &self.shared.config().programs);
-                // No segment has them, so no request of them is counted anywhere.
-                let on_the_way = ("rows_without_room".to_owned(), feed.rows_lost);
-                let on_the_way = Some(on_the_way).filter(|(_, rows)| *rows > 0);
-                let lost = lost.chain(self.unseen.counts()).chain(on_the_way).collect();
+                let lost = lost.chain(self.unseen.counts()).collect();
                 let mut status = self.shared.status();
                 status.processes = self.adoption.processes().len() as u64;
                 status.losses = lost;

@@ -110,6 +110,11 @@ impl Resident {
             let asked = list.as_array()?.iter().find(|one| one["trigger"] == "asked for")?;
             asked["folder"].as_str().filter(|path| !path.is_empty()).map(str::to_owned)
         });
+        let explained = self.ground.command(&["explain"]).word(&path).finish().expect(0);
+        // Words may stand on two lines.
+        let words: Vec<&str> = explained.stdout.split_whitespace().collect();
+        let is_told = words.join(" ").contains("of this time no agent recorded anything");
+        assert!(is_told, "{}", explained.stdout);
         let folder = Folder::open(path).expect("it is a run folder");
         let requests = folder.requests().expect("it has some").map(|one| one.expect("it is whole"));
         let numbers: Vec<u64> = requests.map(|one| one.root().request).collect();

@@ -17,6 +17,13 @@ pub struct Loss {
     pub meaning: &'static str,
 }
 
+impl Loss {
+    /// Key in a run folder: `kernel.edges`.
+    pub fn stored_key(&self) -> String {
+        self.key.replacen('_', ".", 1)
+    }
+}
+
 /// Losses on the way from the programs to the phases, zero counts included.
 pub fn of_observation(health: &Health) -> impl Iterator<Item = Loss> {
     let unanswered = loss(
