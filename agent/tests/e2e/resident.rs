@@ -74,6 +74,61 @@ fn incidents_are_asked_for_and_alike_ones_are_counted() {
     drop(program);
 }
 
+/// "Since the deploy": two stretches of the recorder are two folders, and what came in between is in neither.
+#[test]
+fn two_stretches_of_the_recorder_are_compared() {
+    let Some(resident) = Resident::new("resident::two_stretches_of_the_recorder_are_compared") else {
+        return;
+    };
+    // Nothing but what is asked for.
+    resident.configure("*spikes*", "[[triggers]]\nslower_than = '1h'\n");
+    let program = resident.program("book");
+    let agent = resident.watch("agent", &[]);
+    resident.wait_until_seen(1000);
+    let keep = |words: &[&str]| {
+        let socket = resident.ground.path("watch.sock");
+        let start = resident.ground.command(&["ctl", "keep", "--socket"]).word(socket).words(words);
+        start.finish().expect(0)
+    };
+    keep(&["--from", "4s", "--to", "3s"]);
+    keep(&["--from", "2s", "--to", "1s"]);
+    let list = resident.incidents(2);
+    let folders: Vec<&str> = list.iter().rev().filter_map(|one| one["folder"].as_str()).collect();
+    let spans: Vec<(u64, u64)> = folders
+        .iter()
+        .map(|path| {
+            let folder = Folder::open(path).expect("it is a run folder");
+            let ends = folder.requests().expect("it has some").map(|one| one.expect("it is whole"));
+            let ends: Vec<u64> = ends.map(|one| one.root().start_ns + one.root().duration_ns).collect();
+            let record = folder.manifest().incident.clone().expect("it is one of an incident");
+            assert!(ends.iter().all(|end| (record.from_ns..=record.to_ns).contains(end)), "{record:?}");
+            assert!(ends.len() > 10, "{} requests", ends.len());
+            (record.from_ns, record.to_ns)
+        })
+        .collect();
+    let length = |(from_ns, to_ns): (u64, u64)| to_ns - from_ns;
+    assert!(spans.iter().all(|span| length(*span).abs_diff(1_000_000_000) < 500_000_000), "{spans:?}");
+    assert!(spans[0].1 < spans[1].0, "{spans:?}");
+    let [before, after] =
+        [("before", folders[0]), ("after", folders[1])].map(|(name, path)| format!("{name}={path}"));
+    let compared = resident.ground.command(&["compare"]).word(&before).word(&after).finish();
+    for name in ["before", "after"] {
+        assert!(compared.stdout.contains(name), "{}{}", compared.stdout, compared.stderr);
+    }
+    let report = resident.ground.path("report.html");
+    let start = resident.ground.command(&["report", "--output"]).word(&report).word(folders[0]);
+    start.finish().expect(0);
+    assert!(fs::read_to_string(&report).is_ok_and(|text| text.contains("</html>")));
+    keep(&["--to", "2100-01-01T00:00:00Z", "--from", "1s"]);
+    eventually("a stretch of the future is refused", || {
+        let list = resident.ctl("incidents");
+        list[0]["error"].as_str().is_some_and(|error| error.contains("later than")).then_some(())
+    });
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
+}
+
 #[test]
 fn a_configuration_is_read_again_and_a_second_agent_steps_back() {
     let Some(resident) =

@@ -12,6 +12,8 @@ use crate::{
 const SETTLED_NS: u64 = 2_000_000_000;
 /// No longer than this, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;
+/// A question may be newer than the clock of the tick that answers it, ns.
+const ASKED_NS: u64 = 1_000_000_000;
 /// Most incidents that wait for their end.
 pub(super) const MOST_PENDING: usize = 64;
 
@@ -75,7 +77,7 @@ impl Noticed {
 
 /// Why a stretch of time that ends then cannot be kept, if it cannot; wall times, ns. So many wait already.
 pub(super) fn refusal(to_ns: u64, now_ns: u64, after: Time, waiting: usize) -> Option<String> {
-    if to_ns > now_ns.saturating_add(after.ns()) {
+    if to_ns > now_ns.saturating_add(after.ns()).saturating_add(ASKED_NS) {
         return Some(format!("its end is later than {after} from now (incidents.after)"));
     }
     (waiting >= MOST_PENDING).then(|| format!("{waiting} others wait for their end already"))
@@ -130,7 +132,7 @@ mod tests {
     #[rstest]
     #[case::past(50, 0, None)]
     #[case::as_far_as_an_incident(105, MOST_PENDING - 1, None)]
-    #[case::future(106, 0, Some("its end is later than 5s from now (incidents.after)"))]
+    #[case::future(107, 0, Some("its end is later than 5s from now (incidents.after)"))]
     #[case::too_many(50, MOST_PENDING, Some("64 others wait for their end already"))]
     fn some_stretches_are_refused(#[case] to_s: u64, #[case] waiting: usize, #[case] why: Option<&str>) {
         let after = Time(Duration::from_secs(5));
