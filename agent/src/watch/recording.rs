@@ -36,8 +36,8 @@ use crate::{
 
 /// Limits are counted in stretches of this length; the last one of an incident is waited for.
 pub(super) const STRETCH: Duration = Duration::from_secs(2);
-/// Most stretches kept: those of 17 minutes. Most limits take 0.3 KB in each.
-const MOST_STRETCHES: usize = 512;
+/// Most stretches kept: those of two hours and a quarter. Most limits take 0.3 KB in each.
+const MOST_STRETCHES: usize = 4096;
 
 /// The recorder and what it noticed.
 pub(super) struct Recording {
@@ -249,7 +249,7 @@ impl Recording {
         sampler.count_unseen(new);
         self.rates.unseen(new);
         let (kept, left_out) = sampler.counts();
-        self.ticks.push(Tick {
+        let tick = Tick {
             at_ns: self.clock.monotonic_ns,
             kept,
             left_out,
@@ -259,7 +259,8 @@ impl Recording {
                 .seen
                 .pairing_ns()
                 .saturating_add(u64::try_from(self.looking.as_nanos()).unwrap_or(u64::MAX)),
-        });
+        };
+        self.ticks.push(tick, self.shared.config().recorder.window.ns());
     }
 
     /// Counts and judges a request that has ended. Returns whether it is noticed.

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use super::rate::SAMPLES;
 use crate::folder::KeptRecord;
 
-/// Most ticks: those of 17 minutes.
-const MOST: usize = 1024;
+/// Most ticks: those of two hours and a quarter, 330 KB.
+const MOST: usize = 8192;
 
 /// A tick: sums since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,11 +29,15 @@ pub(super) struct Tick {
 pub(super) struct Ticks(VecDeque<Tick>);
 
 impl Ticks {
-    pub(super) fn push(&mut self, tick: Tick) {
-        self.0.push_back(tick);
-        if self.0.len() > MOST {
+    /// Adds one. Of those before, as many stay as tell of the last `keep_ns`, and those that the next decision
+    /// rests on.
+    pub(super) fn push(&mut self, tick: Tick, keep_ns: u64) {
+        let is_old = |one: &Tick| one.at_ns.saturating_add(keep_ns) < tick.at_ns;
+        // The first one that is kept is from before that time: counts since then need it.
+        while self.0.len() >= MOST || self.0.len() > SAMPLES && self.0.get(1).is_some_and(is_old) {
             self.0.pop_front();
         }
+        self.0.push_back(tick);
     }
 
     /// The parts of a CPU that rows, with as much again for writing them, and looking at requests took over
@@ -66,6 +70,7 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+    const KEEP_NS: u64 = 3 * 3600 * S;
 
     /// A hundred requests a second: all are kept at first, then one of four.
     fn ticks(seconds: u64) -> Ticks {
@@ -73,13 +78,14 @@ mod tests {
         for second in 0..seconds {
             let late = second.saturating_sub(20);
             let kept = (second - late) * 100 + late * 25;
-            ticks.push(Tick {
+            let tick = Tick {
                 at_ns: second * S,
                 kept,
                 left_out: late * 75,
                 rows_ns: kept * 10_000,
                 looking_ns: second * 2_000_000,
-            });
+            };
+            ticks.push(tick, KEEP_NS);
         }
         ticks
     }
@@ -104,8 +110,23 @@ mod tests {
 
     #[test]
     fn they_are_bounded() {
-        let ticks = ticks(5000);
+        let ticks = ticks(10_000);
         assert_eq!(ticks.0.len(), MOST);
-        assert_eq!(ticks.kept_within(0, 5000 * S).map(|kept| kept.sampled_out), Some((MOST as u64 - 1) * 75));
+        assert_eq!(
+            ticks.kept_within(0, 10_000 * S).map(|kept| kept.sampled_out),
+            Some((MOST as u64 - 1) * 75)
+        );
+    }
+
+    #[test]
+    fn they_last_as_long_as_the_recorder() {
+        let mut ticks = Ticks::default();
+        for second in 0..1000 {
+            ticks.push(Tick { at_ns: second * S, left_out: second, ..Tick::default() }, 100 * S);
+        }
+        assert_eq!((ticks.0.len(), ticks.0[0].at_ns), (102, 898 * S));
+        assert_eq!(ticks.kept_within(899 * S, 999 * S).map(|kept| kept.sampled_out), Some(100));
+        ticks.push(Tick { at_ns: 5000 * S, ..Tick::default() }, 100 * S);
+        assert_eq!(ticks.0.len(), SAMPLES + 1, "a guest that was stopped: decisions need so many");
     }
 }
