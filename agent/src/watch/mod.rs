@@ -95,6 +95,8 @@ struct Watching {
     is_once: bool,
     /// Pushes a last time when it is dropped.
     pushed: Option<MetricsExporter>,
+    /// The last push of metrics failed, which was said.
+    push_fails: bool,
 }
 
 /// Watches until a signal ends it. Returns the exit code.
@@ -158,6 +160,7 @@ pub fn run(arguments: &WatchArguments) -> Result<i32, WatchError> {
             path,
             is_once,
             pushed,
+            push_fails: false,
         };
         observe(&mut session, &mut watching, None).await?;
         watching.finish(session)
@@ -237,6 +240,18 @@ impl Watching {
         }
     }
 
+    /// Pushes of metrics that failed so far. Says when they begin to, and when they are taken again.
+    fn failed_pushes(&mut self) -> u64 {
+        let Some((_, failed, error)) = self.pushed.as_ref().map(MetricsExporter::so_far) else { return 0 };
+        match (&error, self.push_fails) {
+            (Some(error), false) => out::say(&format!("warning: metrics are not taken: {error}\n")),
+            (None, true) => out::say("metrics are taken again\n"),
+            (Some(_), true) | (None, false) => {}
+        }
+        self.push_fails = error.is_some();
+        failed
+    }
+
     /// Has as many requests handed over as the governor wants, and tells it what came of that.
     fn thin(&mut self, feed: &mut Feed) -> Result<(), SessionError> {
         let wanted = self.shared.seen.wanted();
@@ -310,7 +325,9 @@ impl Subject for Watching {
                 feed.lost = lost.iter().map(|loss| (loss.stored_key(), loss.count)).collect();
                 let lost = lost.iter().map(|loss| (loss.key.to_owned(), loss.count));
                 self.unseen.look(&mut feed.loaded, &self.shared.config().programs);
-                let lost = lost.chain(self.unseen.counts()).collect();
+                let failed = Some(("metric_pushes_failed".to_owned(), self.failed_pushes()));
+                let failed = failed.filter(|(_, count)| *count > 0);
+                let lost = lost.chain(self.unseen.counts()).chain(failed).collect();
                 let mut status = self.shared.status();
                 status.processes = self.adoption.processes().len() as u64;
                 status.losses = lost;

@@ -7,12 +7,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::sys::signal::Signal;
 use rstest::rstest;
 
 use crate::{
     folder::only_folder,
     ground::{Ground, eventually, subject},
+    resident_metrics::free_port,
     running::{Running, Start},
+    watching::Resident,
 };
 
 /// Capabilities by number, as agent/base/src/privileges/capabilities.rs lists them: dac_read_search, kill,
@@ -47,8 +50,9 @@ fn set(capabilities: &[u32]) -> String {
     format!("{:016x}", capabilities.iter().fold(0_u64, |set, capability| set | 1 << capability))
 }
 
-/// Every thread has exactly the expected capabilities and can gain none.
-fn check(pid: i32, main: &[u32]) {
+/// Every thread has exactly the expected capabilities and can gain none. `more`: further threads that need
+/// none.
+fn check(pid: i32, main: &[u32], more: &[&str]) {
     let threads = threads(pid);
     let mut wrong = Vec::new();
     for (name, statuses) in &threads {
@@ -57,7 +61,7 @@ fn check(pid: i32, main: &[u32]) {
             "signals" => {
                 set(&main.iter().copied().filter(|&capability| capability == KILL).collect::<Vec<_>>())
             }
-            name if OTHERS.contains(&name) => set(&[]),
+            name if OTHERS.contains(&name) || more.contains(&name) => set(&[]),
             _ => set(main),
         };
         let none = set(&[]);
@@ -78,7 +82,7 @@ fn check(pid: i32, main: &[u32]) {
         }
     }
     assert_eq!(wrong, [""; 0]);
-    let named = OTHERS.into_iter().chain(["signals"]);
+    let named = OTHERS.into_iter().chain(["signals"]).chain(more.iter().copied());
     assert!(named.clone().all(|name| threads.contains_key(name)), "{:?}", threads.keys());
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("it is listed");
@@ -122,7 +126,7 @@ fn every_thread_of_a_run_has_given_up_what_it_needs_no_more(
     fs::create_dir(ground.path("runs")).expect("the folder is ours");
     let start = ground.run().words(options);
     let run = begun(&ground, requests(if sudo { as_sudo_would(start) } else { start }));
-    check(run.pid(), kept);
+    check(run.pid(), kept, &[]);
     let done = run.finish().expect(0);
     // It observes, writes and keeps everything as before.
     assert_eq!(done.seen().requests.len(), 1500);
@@ -144,13 +148,29 @@ fn every_thread_that_attaches_has_given_up_what_it_needs_no_more() {
         let all = threads(run.pid());
         all.values().flatten().all(|status| field(status, "Seccomp") == "2").then_some(())
     });
-    check(run.pid(), ATTACH);
-    run.signal(nix::sys::signal::Signal::SIGINT);
+    check(run.pid(), ATTACH, &[]);
+    run.signal(Signal::SIGINT);
     run.finish().expect(0);
     drop(program);
 }
 
 /// If CPU time is short, the thread that reads records runs first; no other thread has a higher priority.
+#[test]
+fn every_thread_of_an_agent_that_stays_has_given_up_what_it_needs_no_more() {
+    let test = "privileges::every_thread_of_an_agent_that_stays_has_given_up_what_it_needs_no_more";
+    let Some(resident) = Resident::new(test) else { return };
+    let collector = "otlp = 'http://127.0.0.1:9'\n";
+    let listen = format!("listen = '127.0.0.1:{}'\n", free_port());
+    resident.configure("*spikes*", &format!("[observe]\n{collector}[metrics]\n{collector}{listen}"));
+    let program = resident.program("book");
+    let agent = resident.watch("agent", &[]);
+    resident.wait_until_seen(100);
+    check(agent.pid(), ATTACH, &["incidents", "control", "metrics", "otlp-metrics"]);
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
+}
+
 #[test]
 fn the_thread_that_reads_records_comes_first_and_no_other() {
     let test = "privileges::the_thread_that_reads_records_comes_first_and_no_other";
@@ -206,7 +226,7 @@ fn signals_reach_a_program_that_became_another_user() {
     let run = ground.run().program("setpriv").words(&["--reuid", "65534", "--clear-groups"]);
     let run = run.word(ground.path("subject")).word("await-sigterm").spawn();
     eventually("the program is ready", || ground.book().contains("ready").then_some(()));
-    run.signal(nix::sys::signal::Signal::SIGTERM);
+    run.signal(Signal::SIGTERM);
     run.finish().expect(7);
 }
 

@@ -1,6 +1,13 @@
 //! Metrics of a resident agent: equal to the rows of its recorder, taken by a real Prometheus; and `top`.
 
-use std::{collections::BTreeMap, fs, net::TcpListener, path::PathBuf, process::Stdio};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpListener,
+    path::PathBuf,
+    process::Stdio,
+};
 
 use guestscope::{
     folder::Folder,
@@ -18,7 +25,7 @@ use crate::{
 const TRIGGER: &str = "[[triggers]]\nslower_than = '200ms'\n[incidents]\nbefore = '3s'\nafter = '1s'\n";
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it has one").port()
 }
@@ -109,6 +116,60 @@ fn metrics_are_those_of_the_rows() {
     }
     assert_eq!(found["guestscope_incidents_total{outcome=\"kept\"}"] as u64, 1);
     assert_eq!(found["guestscope_rows_lost_total"] as u64, 0);
+}
+
+/// Answers each POST with success, until the test ends.
+fn taker(port: u16) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free again");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
+            loop {
+                let (mut bytes, mut line) = (0, String::new());
+                while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                    let lower = line.to_ascii_lowercase();
+                    bytes = lower
+                        .strip_prefix("content-length:")
+                        .map_or(bytes, |rest| rest.trim().parse().unwrap_or(0));
+                    line.clear();
+                }
+                let read = std::io::copy(&mut reader.by_ref().take(bytes), &mut std::io::sink());
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                if bytes == 0 || read.is_err() || stream.write_all(answer).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn metrics_that_nobody_takes_are_told_and_so_is_that_somebody_does() {
+    let Some(resident) =
+        Resident::new("resident_metrics::metrics_that_nobody_takes_are_told_and_so_is_that_somebody_does")
+    else {
+        return;
+    };
+    let port = free_port();
+    resident.configure("*spikes*", &format!("{TRIGGER}[metrics]\notlp = 'http://127.0.0.1:{port}'\n"));
+    let start = resident.agent("agent", &[]).environment("OTEL_METRIC_EXPORT_INTERVAL", "200");
+    let agent = start.environment("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf").spawn();
+    eventually("it watches", || resident.said("agent").contains("watching: ").then_some(()));
+    let program = resident.program("book");
+    let failed = || resident.ctl("status")["losses"]["metric_pushes_failed"].as_u64();
+    let before = eventually("it is counted", || failed().filter(|count| *count >= 2));
+    assert!(
+        resident.said("agent").contains("warning: metrics are not taken: "),
+        "{}",
+        resident.said("agent")
+    );
+    taker(port);
+    eventually("it is told", || resident.said("agent").contains("metrics are taken again").then_some(()));
+    assert!(failed() >= Some(before), "none is forgotten");
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
 }
 
 #[test]
