@@ -102,10 +102,11 @@ fn incident(incident: &Listed) -> String {
     format!("{}  {}\n  {place}{alike}\n", seconds(at), what.join("; "))
 }
 
-/// A time of RFC 3339 to the second.
+/// A time of RFC 3339 to the second, with its zone: that of the agent's times is UTC.
 fn seconds(time: &str) -> String {
-    let time = time.split('.').next().unwrap_or_default();
-    Untrusted::from(time).to_string()
+    let whole = time.split('.').next().unwrap_or_default();
+    let zone = if whole != time && time.ends_with('Z') { "Z" } else { "" };
+    Untrusted::from(format!("{whole}{zone}")).to_string()
 }
 
 #[cfg(test)]

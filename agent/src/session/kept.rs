@@ -202,7 +202,10 @@ pub(crate) fn told(kept: &KeptRecord, end_ns: u64) -> String {
     let mut parts = Vec::new();
     if kept.sampled_out > 0 {
         let others = counted(kept.sampled_out, "other is", "others are");
-        let percent = (kept.sample * 1e8).round() / 1e6;
+        // Three digits: the part of an incident is that of what happened to be kept around it.
+        let percent = kept.sample.max(1e-8) * 100.0;
+        let scale = 10_f64.powi(2 - percent.log10().floor() as i32);
+        let percent = (percent * scale).round() / scale;
         parts.push(format!("{percent} % of the requests, chosen at random; {others} left out"));
     }
     if kept.phases_removed > 0 {
@@ -239,6 +242,11 @@ mod tests {
     fn what_was_left_out_is_said() {
         let kept = KeptRecord { sample: 0.01, sampled_out: 9_900, phases_removed: 0, from_ns: 0 };
         assert_eq!(told(&kept, 0), "1 % of the requests, chosen at random; 9,900 others are left out");
+        let of_incident = KeptRecord { sample: 0.060_909_16, ..kept };
+        assert_eq!(
+            told(&of_incident, 0),
+            "6.09 % of the requests, chosen at random; 9,900 others are left out"
+        );
         let kept = KeptRecord { phases_removed: 120_000, from_ns: 5_000_000_000, ..kept };
         let both = "1 % of the requests, chosen at random; 9,900 others are left out; of these the last 3.00 s; \
                     120,000 phases before them were removed to keep to the budget";
