@@ -127,9 +127,9 @@ impl Missing {
     }
 }
 
-/// Time of the incident between the end of one segment and the begin of the next, as where an agent was killed
-/// and another one started, ns. What lies before the first segment is not in the recorder any more. `spans`:
-/// begins and ends.
+/// Time of the incident between the end of one segment and the begin of the next, as where an agent was
+/// killed and another one started, ns. What lies before the first segment is not in the recorder any more.
+/// `spans`: begins and ends.
 fn unrecorded_ns(mut spans: Vec<(u64, u64)>, record: &IncidentRecord) -> u64 {
     spans.sort_unstable();
     let (mut sum_ns, mut until_ns) = (0_u64, None);

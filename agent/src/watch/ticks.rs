@@ -29,8 +29,8 @@ pub(super) struct Tick {
 pub(super) struct Ticks(VecDeque<Tick>);
 
 impl Ticks {
-    /// Adds one. Of those before, as many stay as tell of the last `keep_ns`, and those that the next decision
-    /// rests on.
+    /// Adds one. Of those before, as many stay as tell of the last `keep_ns`, and those that the next
+    /// decision rests on.
     pub(super) fn push(&mut self, tick: Tick, keep_ns: u64) {
         let is_old = |one: &Tick| one.at_ns.saturating_add(keep_ns) < tick.at_ns;
         // The first one that is kept is from before that time: counts since then need it.

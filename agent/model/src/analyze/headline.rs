@@ -4,7 +4,8 @@
 //! whose excess is at least a tenth of the typical latency. A cause dominates a request if it explains at
 //! least half of its excess, and is the common cause if it has three quarters of all excess of these
 //! requests, or else dominates more than half of them; the other way round where these are but the slowest of
-//! the slow tenth. Otherwise either the same causes share the excess of most requests, or the finding is mixed.
+//! the slow tenth. Otherwise either the same causes share the excess of most requests, or the finding is
+//! mixed.
 
 use super::{cause::Cause, slow::Slow};
 use crate::untrusted::Untrusted;
