@@ -97,7 +97,7 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Whether nobody listens at a socket any more. Does not wait for whoever does.
+/// Whether nobody listens at a socket any more. Does not wait for an agent that does.
 fn is_left(path: &Path) -> io::Result<bool> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let asking = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
