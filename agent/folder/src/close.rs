@@ -38,8 +38,11 @@ use crate::{guarded::Directory, phase::Phase, untrusted::Untrusted};
 /// Rows per row group. A group is held in memory until it is complete, and each costs 10 kB of metadata that
 /// readers load at once: usual runs close in little memory, and long ones have few groups.
 fn row_group_rows(rows: u64) -> usize {
-    (rows / 64).clamp(16_384, 131_072) as usize
+    (rows / 64).clamp(4096, 131_072) as usize
 }
+
+/// Rows of a stream's batch that are changed at once: 0.2 MB of phases.
+const ROWS_AT_ONCE: usize = 256;
 
 /// A closed folder.
 #[derive(Debug)]
@@ -99,7 +102,10 @@ fn copy<R>(
             batches.next().map_err(unreadable)?.map_err(|fault| fault.at(&path, Some(converted)))?
         {
             converted += batch.num_rows() as u64;
-            writer.write(&change(batch)?)?;
+            for start in (0..batch.num_rows()).step_by(ROWS_AT_ONCE) {
+                let rows = ROWS_AT_ONCE.min(batch.num_rows() - start);
+                writer.write(&change(batch.slice(start, rows))?)?;
+            }
         }
         writer.close()?;
         Ok(converted)

@@ -207,11 +207,11 @@ impl<R, S: Storage> Stream<R, S> {
         self.lost
     }
 
-    /// Writes what waits for the last time; what cannot be written now is lost.
+    /// Writes what waits for the last time; what cannot be written now is lost. Their memory is given back.
     pub(super) fn close(&mut self) -> Result<()> {
         let flushed = self.flush();
         self.lost += self.waiting.len() as u64;
-        self.waiting.clear();
+        self.waiting = Vec::new();
         flushed
     }
 

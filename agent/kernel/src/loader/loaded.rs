@@ -18,6 +18,7 @@ use super::{
     error::LoadError,
     functions::FunctionProbes,
     marks::Marks,
+    rings,
 };
 use crate::{
     health::{Fidelity, Outcome, Verdict},
@@ -85,13 +86,16 @@ impl Loaded {
         Ok(Counts(counters.get(&0, 0)?))
     }
 
-    /// The rings; to be taken once.
+    /// The rings; to be taken once. Each page of them is in the page table once.
     pub fn take_rings(&mut self) -> Result<Rings, LoadError> {
         let mut ring = |name| {
             let map = self.ebpf.take_map(name).ok_or(LoadError::Missing(name))?;
             RingBuf::try_from(map).map_err(LoadError::from)
         };
-        Ok(Rings { edges: ring("EDGES")?, events: ring("EVENTS")?, waits: ring("WAITS")? })
+        let rings = Rings { edges: ring("EDGES")?, events: ring("EVENTS")?, waits: ring("WAITS")? };
+        // Without it they are read as well.
+        let _ = rings::trim();
+        Ok(rings)
     }
 
     /// The program that a task runs on itself to become tracked.

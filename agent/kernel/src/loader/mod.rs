@@ -17,6 +17,7 @@ mod offsets;
 mod options;
 mod pulse;
 mod requests;
+mod rings;
 mod sampler;
 mod sandboxed;
 mod spin;

@@ -12,6 +12,7 @@ use std::{
 };
 
 use super::uprobe::{self, Spot};
+use crate::own_mappings;
 
 /// The agent's own file, as the kernel finds it.
 const OWN: &str = "/proc/self/exe";
@@ -49,15 +50,12 @@ fn take_out(probe: OwnedFd) {
 
 /// The place of an address of this program in its file.
 fn own_offset(address: u64) -> io::Result<u64> {
-    let maps = fs::read_to_string("/proc/self/maps")?;
-    let of_line = |line: &str| {
-        let mut fields = line.split(' ');
-        let (start, end) = fields.next()?.split_once('-')?;
-        let number = |text: &str| u64::from_str_radix(text, 16).ok();
-        let (start, end, offset) = (number(start)?, number(end)?, number(fields.nth(1)?)?);
-        (start..end).contains(&address).then(|| address - start + offset)
-    };
-    maps.lines().find_map(of_line).ok_or_else(|| io::ErrorKind::NotFound.into())
+    let maps = fs::read_to_string(own_mappings::PATH)?;
+    let address = usize::try_from(address).map_err(io::Error::other)?;
+    let mut all = own_mappings::parse(&maps);
+    let own = all.find(|mapping| (mapping.start..mapping.end).contains(&address));
+    own.map(|mapping| (address - mapping.start) as u64 + mapping.offset)
+        .ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Makes the child, and waits for its end.
