@@ -44,6 +44,24 @@ pub(super) fn status(status: &Status) -> String {
             ),
         ),
     ];
+    lines.extend(parts(status));
+    if status.spans_sent + status.spans_waiting + status.spans_lost > 0 {
+        let (sent, waiting, lost) = (status.spans_sent, status.spans_waiting, status.spans_lost);
+        lines.push(row("spans", &format!("{sent} sent, {waiting} waiting, {lost} lost")));
+    }
+    if !status.losses.is_empty() {
+        let lost: Vec<String> = status.losses.iter().map(|(what, count)| format!("{what} {count}")).collect();
+        lines.push(row("not seen", &Untrusted::from(lost.join(", ")).to_string()));
+    }
+    if !status.last_error.is_empty() {
+        lines.push(row("last error", &Untrusted::from(&*status.last_error).to_string()));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The parts of the requests that it looks at and keeps, where these are not all.
+fn parts(status: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
     if (f64::MIN_POSITIVE..1.0).contains(&status.seen_part) || status.requests_unseen > 0 {
         let part = match (1.0 / status.seen_part.max(f64::MIN_POSITIVE)).round() {
             1.0 => "all requests".to_owned(),
@@ -59,14 +77,7 @@ pub(super) fn status(status: &Status) -> String {
             &format!("1 of {of} requests, and those that are noticed: else the agent takes too much"),
         ));
     }
-    if !status.losses.is_empty() {
-        let lost: Vec<String> = status.losses.iter().map(|(what, count)| format!("{what} {count}")).collect();
-        lines.push(row("not seen", &Untrusted::from(lost.join(", ")).to_string()));
-    }
-    if !status.last_error.is_empty() {
-        lines.push(row("last error", &Untrusted::from(&*status.last_error).to_string()));
-    }
-    lines.join("\n") + "\n"
+    lines
 }
 
 fn row(name: &str, text: &str) -> String {

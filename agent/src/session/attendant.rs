@@ -11,6 +11,7 @@ use crate::{
     folder::{RunFolder, Sample},
     limits::Limit,
     phase::{AllUnfinished, Request},
+    sinks::otlp::Delivered,
 };
 
 /// An agent that stays.
@@ -37,6 +38,9 @@ pub(crate) trait Attendant: Send {
 
     /// Requests that have been open for long.
     fn unfinished(&mut self, all: &AllUnfinished);
+
+    /// What became of spans so far; called at least once a second if they are sent anywhere.
+    fn delivered(&mut self, spans: Delivered);
 
     /// Called at least once a second, after the folder was flushed. It may change which part of the requests
     /// is kept.

@@ -233,6 +233,7 @@ impl Sinks {
             self.devices.forget();
             self.groups.look_again();
             if let Some(attendant) = &mut self.attendant {
+                self.exporter.iter().for_each(|exporter| attendant.delivered(exporter.delivered()));
                 attendant.tick(&mut self.folder, &mut self.sampler);
             }
             if let Some(bounded) = &mut self.bounded {

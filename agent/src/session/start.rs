@@ -97,7 +97,8 @@ pub(crate) fn load(observation: &Observation, extras: Extras) -> Result<Loaded, 
         gpus: None,
         requests: observation.requests.clone(),
         arrivals,
-        starts: stays,
+        // Its records have numbers of the initial namespace: elsewhere no process has them.
+        starts: stays && loader::is_initial_namespace(),
         thins: stays,
     })
 }

@@ -21,6 +21,7 @@ mod seen;
 mod selection;
 pub(crate) mod shared;
 mod tables;
+mod taking;
 mod ticks;
 mod trigger;
 mod unseen;
@@ -47,6 +48,7 @@ use self::{
     selection::Selection,
     shared::{Asked, Shared},
     tables::Config,
+    taking::Taking,
     unseen::Unseen,
 };
 use crate::{
@@ -73,6 +75,7 @@ use crate::{
     sinks::{
         metrics,
         otlp::{MetricsConfig, MetricsExporter},
+        terminal::units::counted,
     },
 };
 
@@ -95,8 +98,8 @@ struct Watching {
     is_once: bool,
     /// Pushes a last time when it is dropped.
     pushed: Option<MetricsExporter>,
-    /// The last push of metrics failed, which was said.
-    push_fails: bool,
+    /// Whether they are taken.
+    taking: Taking,
 }
 
 /// Watches until a signal ends it. Returns the exit code.
@@ -160,7 +163,7 @@ pub fn run(arguments: &WatchArguments) -> Result<i32, WatchError> {
             path,
             is_once,
             pushed,
-            push_fails: false,
+            taking: Taking::new("metrics"),
         };
         observe(&mut session, &mut watching, None).await?;
         watching.finish(session)
@@ -240,16 +243,16 @@ impl Watching {
         }
     }
 
-    /// Pushes of metrics that failed so far. Says when they begin to, and when they are taken again.
-    fn failed_pushes(&mut self) -> u64 {
-        let Some((_, failed, error)) = self.pushed.as_ref().map(MetricsExporter::so_far) else { return 0 };
-        match (&error, self.push_fails) {
-            (Some(error), false) => out::say(&format!("warning: metrics are not taken: {error}\n")),
-            (None, true) => out::say("metrics are taken again\n"),
-            (Some(_), true) | (None, false) => {}
-        }
-        self.push_fails = error.is_some();
-        failed
+    /// What was lost behind the agent: pushes of metrics that failed, and spans.
+    fn lost_behind(&mut self) -> impl Iterator<Item = (String, u64)> + use<> {
+        let pushes = self.pushed.as_ref().map(MetricsExporter::so_far);
+        let failed = pushes.map_or(0, |(_, failed, error)| {
+            self.taking.tell(error.as_deref());
+            failed
+        });
+        let spans = self.shared.status().spans_lost;
+        let lost = [("metric_pushes_failed", failed), ("spans_lost", spans)];
+        lost.into_iter().filter(|(_, count)| *count > 0).map(|(what, count)| (what.to_owned(), count))
     }
 
     /// Has as many requests handed over as the governor wants, and tells it what came of that.
@@ -270,15 +273,21 @@ impl Watching {
         session.last_records(false);
         let lost = session.export.rows_lost;
         let ended = session.export.finish(|sinks| {
-            let exported =
-                sinks.exporter.as_ref().map(|exporter| exporter.finish(crate::sinks::otlp::FINISH));
+            let exported = sinks.exporter.as_ref().map(|exporter| {
+                exporter.finish(crate::sinks::otlp::FINISH);
+                exporter.delivered()
+            });
             drop(sinks);
             exported
         });
-        ended.ok_or(SessionError::Thread)?;
+        let spans = ended.ok_or(SessionError::Thread)?.unwrap_or_default();
         drop(self.pushed);
         if lost > 0 {
             out::say(&format!("warning: {lost} rows found no room on their way to the recorder\n"));
+        }
+        if spans.lost + spans.waiting > 0 {
+            let lost = counted(spans.lost + spans.waiting, "span", "spans");
+            out::say(&format!("warning: {lost} never reached the collector\n"));
         }
         Ok(0)
     }
@@ -325,9 +334,7 @@ impl Subject for Watching {
                 feed.lost = lost.iter().map(|loss| (loss.stored_key(), loss.count)).collect();
                 let lost = lost.iter().map(|loss| (loss.key.to_owned(), loss.count));
                 self.unseen.look(&mut feed.loaded, &self.shared.config().programs);
-                let failed = Some(("metric_pushes_failed".to_owned(), self.failed_pushes()));
-                let failed = failed.filter(|(_, count)| *count > 0);
-                let lost = lost.chain(self.unseen.counts()).chain(failed).collect();
+                let lost = lost.chain(self.unseen.counts()).chain(self.lost_behind()).collect();
                 let mut status = self.shared.status();
                 status.processes = self.adoption.processes().len() as u64;
                 status.losses = lost;

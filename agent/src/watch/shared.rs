@@ -73,6 +73,10 @@ pub(crate) struct Status {
     pub(crate) kept_part: f64,
     /// What was lost or not seen, by what it is, without zeros.
     pub(crate) losses: BTreeMap<String, u64>,
+    /// Spans that the collector took, those that wait for it, and those that it never gets.
+    pub(crate) spans_sent: u64,
+    pub(crate) spans_waiting: u64,
+    pub(crate) spans_lost: u64,
     /// Incidents that were kept, those that were only counted, and those that could not be kept.
     pub(crate) incidents: u64,
     pub(crate) incidents_alike: u64,

@@ -66,6 +66,7 @@ mod requests;
 mod resident;
 mod resident_faults;
 mod resident_metrics;
+mod resident_spans;
 mod running;
 mod situations;
 mod socket;

@@ -1,13 +1,6 @@
 //! Metrics of a resident agent: equal to the rows of its recorder, taken by a real Prometheus; and `top`.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpListener,
-    path::PathBuf,
-    process::Stdio,
-};
+use std::{collections::BTreeMap, fs, net::TcpListener, path::PathBuf, process::Stdio};
 
 use guestscope::{
     folder::Folder,
@@ -19,7 +12,7 @@ use serde_json::Value;
 use crate::{
     ground::{eventually, skipped, variable},
     running::Start,
-    watching::Resident,
+    watching::{Resident, taker},
 };
 
 const TRIGGER: &str = "[[triggers]]\nslower_than = '200ms'\n[incidents]\nbefore = '3s'\nafter = '1s'\n";
@@ -116,32 +109,6 @@ fn metrics_are_those_of_the_rows() {
     }
     assert_eq!(found["guestscope_incidents_total{outcome=\"kept\"}"] as u64, 1);
     assert_eq!(found["guestscope_rows_lost_total"] as u64, 0);
-}
-
-/// Answers each POST with success, until the test ends.
-fn taker(port: u16) {
-    let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free again");
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
-            loop {
-                let (mut bytes, mut line) = (0, String::new());
-                while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
-                    let lower = line.to_ascii_lowercase();
-                    bytes = lower
-                        .strip_prefix("content-length:")
-                        .map_or(bytes, |rest| rest.trim().parse().unwrap_or(0));
-                    line.clear();
-                }
-                let read = std::io::copy(&mut reader.by_ref().take(bytes), &mut std::io::sink());
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                if bytes == 0 || read.is_err() || stream.write_all(answer).is_err() {
-                    break;
-                }
-            }
-        }
-    });
 }
 
 #[test]

@@ -1,6 +1,12 @@
 //! A resident agent and the subject of slow requests, in a test's folder.
 
-use std::{fs, path::Path, process::Stdio};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpListener,
+    path::Path,
+    process::Stdio,
+};
 
 use guestscope::folder::Folder;
 use nix::sys::signal::Signal;
@@ -134,4 +140,30 @@ impl Resident {
             (complete >= many).then_some(list)
         })
     }
+}
+
+/// Answers each POST with success, until the test ends.
+pub(crate) fn taker(port: u16) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free again");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
+            loop {
+                let (mut bytes, mut line) = (0, String::new());
+                while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                    let lower = line.to_ascii_lowercase();
+                    bytes = lower
+                        .strip_prefix("content-length:")
+                        .map_or(bytes, |rest| rest.trim().parse().unwrap_or(0));
+                    line.clear();
+                }
+                let read = std::io::copy(&mut reader.by_ref().take(bytes), &mut std::io::sink());
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                if bytes == 0 || read.is_err() || stream.write_all(answer).is_err() {
+                    break;
+                }
+            }
+        }
+    });
 }

@@ -141,6 +141,19 @@ pub struct Config {
     pub limits: Limits,
 }
 
+/// What became of spans that were offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// Taken by the collector.
+    pub sent: u64,
+    /// Kept until they can be sent.
+    pub waiting: u64,
+    /// Found no room while the collector was away, or it rejected them.
+    pub lost: u64,
+    /// Why it cannot be reached now, for people, without credentials.
+    pub away: Option<String>,
+}
+
 /// The export of one service. Shareable: all methods take `&self`.
 pub struct Exporter {
     queue: Arc<Queue>,
@@ -298,6 +311,13 @@ impl Exporter {
             waits_left_out: self.waits().no_room,
             last_error: notes.into_iter().flatten().reduce(|notes, note| format!("{notes}; {note}")),
         }
+    }
+
+    /// What became of the spans so far.
+    pub fn delivered(&self) -> Delivered {
+        let (books, away) = self.queue.reached();
+        let lost = books.dropped + books.rejected;
+        Delivered { sent: books.sent - books.rejected, waiting: books.pending() + books.spilled, lost, away }
     }
 
     /// Why spans did not arrive, for people, where no folder was meant to keep them.

@@ -291,6 +291,12 @@ impl Queue {
         self.lock().errors.away = error;
     }
 
+    /// The counters, and why the collector cannot be reached now.
+    pub(super) fn reached(&self) -> (Books, Option<String>) {
+        let state = self.lock();
+        (state.books, state.errors.away.clone())
+    }
+
     /// Sets why spans did not arrive although the collector can be reached.
     pub(super) fn refused(&self, error: String) {
         self.lock().errors.refused = Some(error);

@@ -19,6 +19,7 @@ use super::{
     rate::Rates,
     shared::{Asked, Listed, Shared},
     tables::Own,
+    taking::Taking,
     ticks::{Tick, Ticks},
     trigger::{self, Ended, Pressed, Trigger},
 };
@@ -32,6 +33,7 @@ use crate::{
         attendant::{Attendant, Stretch},
         kept::Sampler,
     },
+    sinks::otlp::Delivered,
 };
 
 /// Limits are counted in stretches of this length; the last one of an incident is waited for.
@@ -62,6 +64,8 @@ pub(super) struct Recording {
     is_changed: bool,
     /// Both clocks at the last tick.
     clock: ClockPair,
+    /// Whether spans are taken.
+    taking: Taking,
 }
 
 impl Recording {
@@ -84,6 +88,7 @@ impl Recording {
             triggers,
             is_changed: false,
             clock: ClockPair::now(),
+            taking: Taking::new("spans"),
         }
     }
 
@@ -331,6 +336,16 @@ impl Attendant for Recording {
 
     fn unfinished(&mut self, all: &AllUnfinished) {
         self.unfinished = all.clone();
+    }
+
+    fn delivered(&mut self, spans: Delivered) {
+        let Delivered { sent, waiting, lost, away } = spans;
+        let told = self.taking.tell(away.as_deref());
+        let mut status = self.shared.status();
+        (status.spans_sent, status.spans_waiting, status.spans_lost) = (sent, waiting, lost);
+        if let Some(told) = told {
+            status.last_error = told;
+        }
     }
 
     fn tick(&mut self, folder: &mut RunFolder, sampler: &mut Sampler) {
