@@ -85,6 +85,8 @@ fn two_stretches_of_the_recorder_are_compared() {
     let program = resident.program("book");
     let agent = resident.watch("agent", &[]);
     resident.wait_until_seen(1000);
+    // The recorder has to reach back four seconds.
+    std::thread::sleep(std::time::Duration::from_secs(5));
     let keep = |words: &[&str]| {
         let socket = resident.ground.path("watch.sock");
         let start = resident.ground.command(&["ctl", "keep", "--socket"]).word(socket).words(words);
