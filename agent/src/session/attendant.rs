@@ -45,6 +45,9 @@ pub(crate) trait Attendant: Send {
     /// Called at least once a second, after the folder was flushed. It may change which part of the requests
     /// is kept.
     fn tick(&mut self, folder: &mut RunFolder, sampler: &mut Sampler);
+
+    /// The agent ends; the folder was flushed.
+    fn end(&mut self, folder: &mut RunFolder);
 }
 
 /// What was seen of all observed processes together during some seconds.

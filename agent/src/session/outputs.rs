@@ -262,6 +262,9 @@ impl Sinks {
         }
         // A hurried end waits for no more than this.
         self.folder.flush();
+        if let Some(attendant) = &mut self.attendant {
+            attendant.end(&mut self.folder);
+        }
         self.haste.written();
         self.offer(Duration::ZERO);
         // A program without any mark still gets one span per process.

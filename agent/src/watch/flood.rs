@@ -46,6 +46,16 @@ pub(super) struct Kind {
 }
 
 impl Flood {
+    /// After these, which were kept: kinds, times by CLOCK_MONOTONIC, ns, and numbers. What is too old is
+    /// forgotten by the next judgement.
+    pub(super) fn after(before: impl Iterator<Item = (Kind, u64, u64)>) -> Self {
+        let mut kinds: VecDeque<_> = before.collect();
+        kinds.make_contiguous().sort_by_key(|&(_, at_ns, number)| (at_ns, number));
+        let kept = kinds.iter().map(|&(_, at_ns, number)| (at_ns, number)).collect();
+        kinds.drain(..kinds.len().saturating_sub(MOST_KINDS));
+        Self { kept, kinds }
+    }
+
     /// Judges an incident of now. `number` is the one that it gets if it is kept.
     pub(super) fn judge(&mut self, kind: &Kind, number: u64, now_ns: u64, bounds: Bounds) -> Verdict {
         while self.kept.front().is_some_and(|(at_ns, _)| now_ns.saturating_sub(*at_ns) > HOUR_NS) {
@@ -125,5 +135,22 @@ mod tests {
         assert_eq!(flood.judge(&kind, 3, 3, bounds), Verdict::Keep, "the refused one took no place");
         flood.failed(3);
         assert_eq!(flood.judge(&kind, 4, 4, bounds), Verdict::TooMany, "those that failed did");
+    }
+
+    #[test]
+    fn incidents_of_the_agent_before_count() {
+        let kind = |request: &str| Kind {
+            request: request.to_owned(),
+            cause: "runq".to_owned(),
+            trigger: "t".to_owned(),
+        };
+        let bounds = Bounds { per_hour: 2, alike_ns: 10 * MINUTE_NS };
+        let before = [(kind("a"), 30 * MINUTE_NS, 2), (kind("b"), 5 * MINUTE_NS, 1)];
+        let mut flood = Flood::after(before.into_iter());
+        let mut judge =
+            |request: &str, minute: u64| flood.judge(&kind(request), 9, minute * MINUTE_NS, bounds);
+        assert_eq!(judge("a", 32), Verdict::Alike(2));
+        assert_eq!(judge("b", 33), Verdict::TooMany, "two in the last hour");
+        assert_eq!(judge("b", 66), Verdict::Keep, "the first is more than an hour ago");
     }
 }

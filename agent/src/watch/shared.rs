@@ -98,6 +98,8 @@ pub(crate) struct Listed {
     pub(crate) number: u64,
     /// RFC 3339.
     pub(crate) at: String,
+    /// The same in ns since 1970; 0 by an agent that did not say it.
+    pub(crate) at_ns: u64,
     pub(crate) trigger: String,
     /// Name of the request; empty if something else was noticed.
     pub(crate) request: String,

@@ -185,6 +185,38 @@ fn a_killed_agent_harms_nobody_and_the_next_one_has_what_it_recorded() {
     drop(program);
 }
 
+/// An incident that still waits for its end when the agent is stopped is kept as far as it came, and the next
+/// agent counts it.
+#[test]
+fn an_incident_under_way_is_kept_when_the_agent_is_stopped() {
+    const NAME: &str = "resident::an_incident_under_way_is_kept_when_the_agent_is_stopped";
+    let Some(resident) = Resident::new(NAME) else { return };
+    let config =
+        "[[triggers]]\nslower_than = '1h'\n[incidents]\nbefore = '30s'\nafter = '1h'\nper_hour = 1\n";
+    resident.configure("*spikes*", config);
+    let program = resident.program("book");
+    let agent = resident.watch("first", &[]);
+    resident.wait_until_seen(300);
+    let ask = || {
+        let socket = resident.ground.path("watch.sock");
+        resident.ground.command(&["ctl", "trigger", "--socket"]).word(socket).finish().expect(0)
+    };
+    ask();
+    eventually("it is noticed", || (resident.ctl("incidents")[0]["number"].is_u64()).then_some(()));
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    assert!(resident.said("first").contains("incident: asked for: "), "{}", resident.said("first"));
+    let agent = resident.watch("second", &[]);
+    let list = resident.ctl("incidents");
+    let folder = Folder::open(list[0]["folder"].as_str().expect("it was made")).expect("it is a run folder");
+    assert!(folder.requests().expect("it has some").count() > 100);
+    ask();
+    eventually("it is like the one before", || (resident.ctl("incidents")[0]["alike"] == 1).then_some(()));
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
+}
+
 /// What ends before anybody looks is counted: of those that were meant, all, and none of the others.
 #[test]
 fn programs_that_end_at_once_are_counted() {

@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::pending::{MOST_PENDING, Noticed, Pending, may_be_noticed, refusal};
+use self::pending::{
+    MOST_PENDING, Noticed, Pending, STRETCH_TRIGGER, kept_before, listed, may_be_noticed, refusal,
+};
 use super::{
     flood::{Bounds, Flood, Kind, Verdict},
     governor::{Decision, Governor, Used},
@@ -71,11 +73,14 @@ pub(super) struct Recording {
 impl Recording {
     pub(super) fn new(shared: Arc<Shared>, recorder: Recorder, keeper: Keeper) -> Self {
         let triggers = shared.config().triggers();
+        let clock = ClockPair::now();
+        // Those of an agent before this one, as after a crash: the hour goes on.
+        let flood = Flood::after(shared.list().incidents.iter().filter_map(|one| kept_before(one, clock)));
         Self {
             shared,
             recorder,
             keeper,
-            flood: Flood::default(),
+            flood,
             pressed: Pressed::default(),
             pending: VecDeque::new(),
             stretches: VecDeque::new(),
@@ -87,7 +92,7 @@ impl Recording {
             looking: Duration::ZERO,
             triggers,
             is_changed: false,
-            clock: ClockPair::now(),
+            clock,
             taking: Taking::new("spans"),
         }
     }
@@ -95,21 +100,20 @@ impl Recording {
     /// Keeps a stretch of the recorder, wall times, ns. It is asked for by itself, so others alike, and how
     /// many there were in the last hour, do not matter.
     fn stretch_of(&mut self, from_ns: u64, to_ns: u64) {
-        let trigger = "asked for a stretch of time".to_owned();
+        let trigger = STRETCH_TRIGGER.to_owned();
         let after = self.shared.config().incidents.after;
         if let Some(why) = refusal(to_ns, self.clock.wall_ns, after, self.pending.len()) {
             return self.refuse(trigger, why);
         }
         let monotonic = |wall_ns: u64| wall_ns.saturating_add_signed(-self.clock.offset_ns());
-        let at = rfc3339(self.clock.wall_ns);
         let record = IncidentRecord {
-            at: at.clone(),
-            trigger: trigger.clone(),
+            at: rfc3339(self.clock.wall_ns),
+            trigger,
             from_ns: monotonic(from_ns),
             to_ns: monotonic(to_ns),
             ..IncidentRecord::default()
         };
-        let number = self.shared.list().add(Listed { at, trigger, ..Listed::default() });
+        let number = self.shared.list().add(listed(&record, self.clock));
         // Whenever it is asked for, its rows were written at their time.
         self.pending.push_back(Pending::new(number, record, 0));
         self.is_changed = true;
@@ -146,20 +150,8 @@ impl Recording {
             }
             Verdict::Keep if self.pending.len() < MOST_PENDING => {
                 let at = rfc3339(now.wall_ns);
-                let Noticed { trigger, request, duration_ns, typical_ns, cause, span_ns } = noticed;
-                let record = IncidentRecord {
-                    at: at.clone(),
-                    trigger: trigger.clone(),
-                    request: request.clone(),
-                    duration_ns,
-                    typical_ns,
-                    cause: cause.clone(),
-                    from_ns: span_ns.0.saturating_sub(incidents.before.ns()),
-                    to_ns: span_ns.1.saturating_add(incidents.after.ns()),
-                };
-                let listed =
-                    Listed { at, trigger, request, duration_ns, typical_ns, cause, ..Listed::default() };
-                let number = list.add(listed);
+                let record = noticed.record(at, (incidents.before, incidents.after));
+                let number = list.add(listed(&record, now));
                 self.pending.push_back(Pending::new(number, record, now.monotonic_ns));
             }
             verdict @ (Verdict::Keep | Verdict::TooMany) => {
@@ -186,8 +178,14 @@ impl Recording {
         let is_complete = self.recorder.roll(folder, now);
         let is_over =
             |pending: &Pending| is_due(pending) && (is_complete || pending.is_late(now.monotonic_ns));
-        let (over, later) = std::mem::take(&mut self.pending).into_iter().partition(is_over);
+        let (over, later): (VecDeque<_>, _) =
+            std::mem::take(&mut self.pending).into_iter().partition(is_over);
         self.pending = later;
+        self.hand_over(over);
+    }
+
+    /// Has the keeper make these.
+    fn hand_over(&mut self, over: VecDeque<Pending>) {
         for pending in over {
             // Segments have rows by when they were written; the keeper takes those of the incident's time.
             let (begun_ns, written_ns) = pending.written_ns();
@@ -373,6 +371,15 @@ impl Attendant for Recording {
         self.tell_status(folder);
         if std::mem::take(&mut self.is_changed) {
             self.keeper.save();
+        }
+    }
+
+    /// What waits for its end is kept as far as it came.
+    fn end(&mut self, folder: &mut RunFolder) {
+        let waiting = std::mem::take(&mut self.pending);
+        if !waiting.is_empty() {
+            self.recorder.roll(folder, ClockPair::now());
+            self.hand_over(waiting);
         }
     }
 }

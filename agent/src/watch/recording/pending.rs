@@ -3,9 +3,10 @@
 //! Pure: times in, decisions out.
 
 use crate::{
+    clock::ClockPair,
     folder::IncidentRecord,
     phase::{Ending, Request},
-    watch::values::Time,
+    watch::{flood::Kind, shared::Listed, values::Time},
 };
 
 /// Time after the end of what is kept until it is gathered: rows are in the folder by then, ns.
@@ -16,6 +17,8 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 const ASKED_NS: u64 = 1_000_000_000;
 /// Most incidents that wait for their end.
 pub(super) const MOST_PENDING: usize = 64;
+/// What `ctl keep` asks for has this in place of a trigger.
+pub(super) const STRETCH_TRIGGER: &str = "asked for a stretch of time";
 
 /// An incident whose time has not passed yet.
 #[derive(Debug)]
@@ -73,6 +76,29 @@ impl Noticed {
             span_ns: (at_ns, at_ns),
         }
     }
+
+    /// What is kept of it: from so long before its begin to so long after its end.
+    pub(super) fn record(self, at: String, (before, after): (Time, Time)) -> IncidentRecord {
+        let Self { trigger, request, duration_ns, typical_ns, cause, span_ns } = self;
+        let (from_ns, to_ns) = (span_ns.0.saturating_sub(before.ns()), span_ns.1.saturating_add(after.ns()));
+        IncidentRecord { at, trigger, request, duration_ns, typical_ns, cause, from_ns, to_ns }
+    }
+}
+
+/// Its place in the list, noticed now.
+pub(super) fn listed(record: &IncidentRecord, now: ClockPair) -> Listed {
+    let IncidentRecord { at, trigger, request, duration_ns, typical_ns, cause, .. } = record.clone();
+    let at_ns = now.wall_ns;
+    Listed { at, at_ns, trigger, request, duration_ns, typical_ns, cause, ..Listed::default() }
+}
+
+/// Kind, time by this boot's CLOCK_MONOTONIC, ns, and number of an incident that was kept: those that count
+/// for [`Flood`](crate::watch::flood::Flood). What was before the boot was at 0.
+pub(super) fn kept_before(one: &Listed, now: ClockPair) -> Option<(Kind, u64, u64)> {
+    let age_ns = now.wall_ns.checked_sub(one.at_ns)?;
+    let kind = Kind { request: one.request.clone(), cause: one.cause.clone(), trigger: one.trigger.clone() };
+    let counts = one.at_ns > 0 && !one.folder.is_empty() && one.trigger != STRETCH_TRIGGER;
+    counts.then(|| (kind, now.monotonic_ns.saturating_sub(age_ns), one.number))
 }
 
 /// Why a stretch of time that ends then cannot be kept, if it cannot; wall times, ns. So many wait already.
