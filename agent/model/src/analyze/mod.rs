@@ -36,6 +36,7 @@ mod needs;
 mod pattern;
 mod peers;
 mod quantiles;
+pub mod ranks;
 mod rows;
 pub mod spinners;
 mod split;
