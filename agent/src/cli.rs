@@ -9,6 +9,7 @@ use crate::{
     doctor::DoctorArguments,
     explain::ExplainArguments,
     export::ExportArguments,
+    ranks::RanksArguments,
     report::ReportArguments,
     run::RunArguments,
     shell::{CompletionsArguments, ManArguments},
@@ -55,6 +56,8 @@ pub enum Command {
     Doctor(DoctorArguments),
     /// Compare platforms by their run folders: which is slower, with what confidence, and why.
     Compare(CompareArguments),
+    /// Say which process of a distributed training the others wait for, by the folders of all.
+    Ranks(RanksArguments),
     /// Write an HTML report on run folders: verdict, charts, single requests, evidence.
     Report(ReportArguments),
     /// Print the completion script of a shell.

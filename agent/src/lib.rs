@@ -16,6 +16,7 @@ pub mod doctor;
 pub mod explain;
 pub mod export;
 pub mod failure;
+pub mod ranks;
 pub mod rendezvous;
 pub mod report;
 pub mod run;

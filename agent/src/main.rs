@@ -6,7 +6,7 @@ use guestscope::{
     cli::{Cli, Command},
     compare, ctl, doctor, explain, export,
     failure::Failure,
-    memory, out, report, run, shell,
+    memory, out, ranks, report, run, shell,
     sinks::terminal::{Stream, Style},
     told, top, watch,
 };
@@ -23,8 +23,14 @@ fn main() {
         }
     };
     // These read files that may come from elsewhere.
-    if matches!(command, Command::Explain(_) | Command::Export(_) | Command::Compare(_) | Command::Report(_))
-    {
+    if matches!(
+        command,
+        Command::Explain(_)
+            | Command::Export(_)
+            | Command::Compare(_)
+            | Command::Ranks(_)
+            | Command::Report(_)
+    ) {
         memory::limit();
     }
     let done = match command {
@@ -37,6 +43,7 @@ fn main() {
         Command::Export(arguments) => export::run(&arguments).map_err(Failure::from),
         Command::Doctor(arguments) => doctor::run(&arguments).map_err(Failure::from),
         Command::Compare(arguments) => compare::run(&arguments).map_err(Failure::from),
+        Command::Ranks(arguments) => ranks::run(&arguments).map_err(Failure::from),
         Command::Report(arguments) => report::run(&arguments).map_err(Failure::from),
         Command::Completions(arguments) => {
             shell::completions(&arguments, Cli::command()).map_err(Failure::from)

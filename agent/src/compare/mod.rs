@@ -28,6 +28,7 @@ pub use error::Refusal;
 pub use failed::CompareError;
 pub use jaeger::JaegerError;
 pub(crate) use read::each_in_parallel;
+pub(crate) use sources::paths as find;
 pub use work::Work;
 
 use self::{

@@ -55,6 +55,11 @@ pub(super) fn find(arguments: &[PathBuf]) -> Result<Vec<Source>, Refusal> {
     Ok(found)
 }
 
+/// The same without their labels.
+pub(crate) fn paths(arguments: &[PathBuf]) -> Result<Vec<PathBuf>, Refusal> {
+    Ok(find(arguments)?.into_iter().map(|source| source.path).collect())
+}
+
 /// `label=path`, unless there is something of the whole name.
 fn split(argument: &Path) -> (Option<String>, PathBuf) {
     let bytes = argument.as_os_str().as_bytes();

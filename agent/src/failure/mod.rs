@@ -4,8 +4,8 @@ use guestscope_base::Hint;
 
 use crate::{
     compare::CompareError, ctl::CtlError, doctor::DoctorError, explain::ExplainError,
-    export::ExportFileError, report::ReportError, session::SessionError, shell::ShellError,
-    watch::WatchError,
+    export::ExportFileError, ranks::RanksError, report::ReportError, session::SessionError,
+    shell::ShellError, watch::WatchError,
 };
 
 /// Why a verb failed. `Display` gives `what: value`.
@@ -26,6 +26,8 @@ pub enum Failure {
     Doctor(#[from] DoctorError),
     /// `compare`.
     Compare(#[from] CompareError),
+    /// `ranks`.
+    Ranks(#[from] RanksError),
     /// `report`.
     Report(#[from] ReportError),
     /// `completions` or `man`.
@@ -42,6 +44,7 @@ impl Hint for Failure {
             Failure::Export(error) => error.hint(),
             Failure::Doctor(error) => error.hint(),
             Failure::Compare(error) => error.hint(),
+            Failure::Ranks(error) => error.hint(),
             Failure::Report(error) => error.hint(),
             Failure::Shell(error) => error.hint(),
         }

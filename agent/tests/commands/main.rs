@@ -5,6 +5,7 @@
 mod explain;
 mod export;
 mod hostile;
+mod ranks;
 mod receiver;
 mod replay;
 

@@ -18,6 +18,7 @@ use crate::ground::Ground;
 #[case("attach_to_two_kinds", &["attach", "--pid", "1", "--cgroup", "a"], 2)]
 #[case("help_compare", &["compare", "--help"], 0)]
 #[case("help_explain", &["explain", "--help"], 0)]
+#[case("help_ranks", &["ranks", "--help"], 0)]
 #[case("explain_nothing", &["explain"], 2)]
 #[case("help_export", &["export", "--help"], 0)]
 #[case("help_doctor", &["doctor", "--help"], 0)]

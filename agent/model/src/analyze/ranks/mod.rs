@@ -26,10 +26,10 @@ pub const COLLECTIVES: [&str; 5] = ["all_reduce", "all_gather", "reduce_scatter"
 pub const LEAST_CALLS: usize = 20;
 /// A process is named only if it came last to this part of the calls: half of them is what one of two equal
 /// processes comes to.
-const OFTEN: f64 = 0.75;
+pub const OFTEN: f64 = 0.75;
 /// It is named only if the next one would have come earlier by this part of the time between two calls: a
 /// training that loses less hardly gains by a cure.
-const MUCH: f64 = 0.02;
+pub const MUCH: f64 = 0.02;
 /// It is named only if the next one came earlier by this, ns: processes that leave a collective together are
 /// woken one after the other, tens of microseconds apart.
 pub const LEAST_NS: u64 = 50_000;
@@ -148,6 +148,13 @@ pub struct Steps {
     pub accounts: Vec<Difference>,
     /// The same of the process's other threads meanwhile, of the accounts in which a thread has work.
     pub helpers: Vec<Difference>,
+}
+
+impl Steps {
+    /// Whether they differ by anything that matters.
+    pub fn has_differences(&self) -> bool {
+        !self.accounts.is_empty() || !self.helpers.is_empty()
+    }
 }
 
 /// The process that came late.
