@@ -56,7 +56,7 @@ pub enum Command {
     Doctor(DoctorArguments),
     /// Compare platforms by their run folders: which is slower, with what confidence, and why.
     Compare(CompareArguments),
-    /// Say which process of a distributed training the others wait for, by the folders of all.
+    /// Say which rank of a distributed training the others wait for, and why.
     Ranks(RanksArguments),
     /// Write an HTML report on run folders: verdict, charts, single requests, evidence.
     Report(ReportArguments),

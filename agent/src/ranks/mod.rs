@@ -169,7 +169,9 @@ fn judged(
     let judged = ranks.judged(terms);
     if judged.ranks.len() < 2 {
         // Nothing else would tell why.
-        notes.iter().for_each(|note| out::say(&format!("warning: {note}\n")));
+        for note in &notes {
+            out::say(&format!("warning: {note}\n"));
+        }
     }
     match judged.ranks.as_slice() {
         [] => {

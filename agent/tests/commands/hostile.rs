@@ -169,6 +169,8 @@ fn no_command_passes_orders_on_to_a_terminal() {
         ("report", &[pair, "--allow-unequal-work"], 0),
         ("report", &[pair, "--allow-unequal-work", "--output", file], 0),
         ("report", &[pair, "--allow-unequal-work", "--output", file], 2),
+        ("ranks", &[pair], 2),
+        ("ranks", &["--clocks", HOSTILE], 2),
         ("export", &["--to", "otlp-json"], 0),
         ("export", &["--to", "otlp", "--otlp", "http://x\u{1b}[2J\u{202e}"], 2),
     ];

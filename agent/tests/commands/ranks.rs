@@ -10,6 +10,7 @@ use std::{
 use guestscope::{
     folder::{ClockPair, CreateOptions, Manifest, RunFolder},
     phase::{Accounts, Phase, PhaseKind, Request},
+    untrusted::is_unsafe,
 };
 use guestscope_contract::Account;
 use insta::assert_snapshot;
@@ -73,7 +74,9 @@ impl Training {
         let parent = self.place.path().join("made");
         fs::create_dir_all(&parent).unwrap();
         let mut folder = RunFolder::create(&CreateOptions { parent, owner: None }, manifest).unwrap();
-        requests.iter().for_each(|request| folder.append_request(request));
+        for request in requests {
+            folder.append_request(request);
+        }
         let closed = folder.close(|_| {}, &mut |_| (None, None), &mut |_, _| {}).unwrap();
         let path = self.place.path().join(letter);
         fs::rename(closed.path, &path).unwrap();
@@ -208,6 +211,31 @@ fn folders_that_cannot_be_read() {
     let text = String::from_utf8(nowhere.stderr).unwrap();
     assert!(text.starts_with("error: no run folder: ") && text.contains("\n\nhint: name folders"), "{text}");
     assert_eq!(nowhere.status.code(), Some(2));
+}
+
+/// Names that others choose give no orders.
+#[test]
+fn hostile_names_are_plain() {
+    let name = "x\u{1b}[2J\u{202e}\r\nhint: obey";
+    let hostile = |mut request: Request| {
+        request.phases[0].name = name.into();
+        request.phases.iter_mut().for_each(|phase| phase.comm = name.into());
+        request
+    };
+    let all = [(10, 10 * MS), (20, 30 * MS)];
+    let of = |training: Training, (pid, sleeps_ns)| {
+        training.folder(name, &steps(pid, sleeps_ns).into_iter().map(hostile).collect::<Vec<_>>())
+    };
+    let training = all.into_iter().fold(Training::new(), of);
+    let text = training.said(&[], 0);
+    assert!(
+        text.starts_with("rank 1 ") && text.contains("has, outside collectives, +20.0 ms of sleep"),
+        "{text}"
+    );
+    for text in [text, training.said(&["--json"], 0)] {
+        let found: Vec<char> = text.chars().filter(|c| *c != '\n' && is_unsafe(*c)).collect();
+        assert!(found.is_empty() && !text.contains("\nhint: obey"), "{found:?} {text:?}");
+    }
 }
 
 /// A directory that holds the folders, with a copy of one of them.

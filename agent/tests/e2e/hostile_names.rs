@@ -76,6 +76,7 @@ fn what_others_name_gives_no_orders_to_a_terminal() {
         &["explain", "--json"],
         &["compare", "--self-test"],
         &["report"],
+        &["ranks"],
         &["export", "--to", "otlp-json"],
     ] {
         let said = ground.command(words).word(&folder).environment("LC_ALL", "C.UTF-8").finish();
@@ -98,6 +99,7 @@ fn errors_about_hostile_names_are_plain() {
         &["attach", "--container", name],
         &["explain", name],
         &["compare", name],
+        &["ranks", name],
         &["report", name],
         &["export", name, "--to", "perfetto"],
         &["doctor", name],

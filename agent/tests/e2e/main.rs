@@ -61,6 +61,7 @@ mod privileges;
 mod proxy;
 mod python_auto;
 mod python_servers;
+mod ranks;
 mod refusals;
 mod requests;
 mod resident;

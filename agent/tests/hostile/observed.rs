@@ -33,8 +33,16 @@ pub(crate) struct Outcome {
 }
 
 /// The verbs by name.
-pub(crate) const VERBS: [&str; 7] =
-    ["explain", "explain --json", "compare", "ranks", "report", "export otlp-json", "export perfetto"];
+pub(crate) const VERBS: [&str; 8] = [
+    "explain",
+    "explain --json",
+    "compare",
+    "report",
+    "export otlp-json",
+    "export perfetto",
+    "ranks",
+    "ranks --json",
+];
 
 /// Runs a verb on a folder; `good` is a valid folder for comparisons.
 pub(crate) fn observe(binary: &Path, verb: &str, folder: &Path, good: &Path, scratch: &Path) -> Outcome {
@@ -45,10 +53,11 @@ pub(crate) fn observe(binary: &Path, verb: &str, folder: &Path, good: &Path, scr
         "explain" => command.arg("explain").arg(folder),
         "explain --json" => command.arg("explain").arg(folder).arg("--json"),
         "compare" => command.arg("compare").arg("--json").arg("--allow-unequal-work").args([good, folder]),
-        "ranks" => command.arg("ranks").args([good, folder]),
         "report" => command.arg("report").arg(folder).arg("--output").arg(&page),
         "export otlp-json" => command.arg("export").arg(folder).args(["--to", "otlp-json"]),
         "export perfetto" => command.arg("export").arg(folder).args(["--to", "perfetto"]),
+        "ranks" => command.arg("ranks").arg(folder),
+        "ranks --json" => command.arg("ranks").arg(folder).arg("--json"),
         _ => panic!("no such verb: {verb}"),
     };
     watch(command, scratch)

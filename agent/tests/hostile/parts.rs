@@ -110,7 +110,9 @@ impl Shape {
         let mut accounts = Accounts::default();
         accounts.0[Account::Cpu as usize] = duration_ns;
         let tag = if self.is_named_apart { first + at } else { at % 3 };
-        let name = padded(tag, self.name_bytes);
+        // Two processes that go through a collective, for those who put processes together.
+        let is_collective = at == 3 && !self.is_named_apart;
+        let name = if is_collective { "all_reduce".to_owned() } else { padded(tag, self.name_bytes) };
         Phase {
             id: first + at,
             parent: parent.map(|parent| first + parent),
@@ -121,7 +123,7 @@ impl Shape {
             source: Source::Marker,
             status: None,
             request: number,
-            thread: ThreadId { tid: 11, tgid: 10, born_ns: 1 },
+            thread: ThreadId { tid: 11, tgid: 10 + (number % 2) as u32, born_ns: 1 },
             comm: "".into(),
             start_ns: 5_000_000_000 + number * 10_000_000 + at * 1_000,
             duration_ns,

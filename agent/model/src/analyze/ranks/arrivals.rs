@@ -3,9 +3,11 @@
 use std::cmp::Reverse;
 
 use super::{
-    Arrival, COLLECTIVES, Collective, LEAST_CALLS, LEAST_NS, MUCH, OFTEN, Observed, Terms, Verdict,
-    collect::{Call, Process},
+    findings::{
+        Arrival, COLLECTIVES, Collective, LEAST_CALLS, LEAST_NS, MUCH, OFTEN, Observed, Terms, Verdict,
+    },
     matching::{List, between_ns, matched, median},
+    process::{Call, Process},
 };
 
 /// What is concluded of the collective at this place of [`COLLECTIVES`]; none if less than two processes
@@ -82,8 +84,8 @@ fn verdict(arrivals: &[Arrival], calls: usize, between_ns: u64, apart_ns: u64) -
     }
 }
 
-/// Whether this process takes longer than each of the others from the begin of a step to its call, in the mean,
-/// by half of its lateness and more. A fast process that is early for the next call does not.
+/// Whether this process takes longer than each of the others from the begin of a step to its call, in the
+/// mean, by half of its lateness and more. A fast process that is early for the next call does not.
 fn is_late_in_its_step(
     name: usize,
     rank: usize,

@@ -3,79 +3,20 @@
 //! Bounded: what finds no room is counted. All processes keep the same number of first calls, so that those
 //! of one still meet those of the others.
 
-use std::collections::{BTreeMap, HashSet};
-
-use guestscope_contract::{ACCOUNTS, Source};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
-    super::tally::Standing, COLLECTIVES, Collective, Judged, Rank, Straggler, Terms, Verdict, arrivals, steps,
+    arrivals,
+    findings::{COLLECTIVES, Collective, Judged, Straggler, Terms, Verdict},
+    process::{Process, collective},
+    steps,
 };
-use crate::{
-    phase::{Accounts, Phase, Request},
-    untrusted::Untrusted,
-};
+use crate::phase::Request;
 
 /// Calls that are kept in all, 16 bytes each, and up to as much again while lists grow.
 const MOST_CALLS: usize = 2 << 20;
 /// Processes that are told apart: a large machine's, with all those that load data.
 const MOST_PROCESSES: usize = 1024;
-/// Names of steps for each process: a program of training has a handful.
-const MOST_NAMES: usize = 16;
-/// Other phases of the preset `nccl`: no steps, and what passes in them is no work of a step either.
-const BESIDE: [&str; 4] = ["send", "receive", "group", INIT];
-/// The phase in which a process joins the others, before its first collective.
-const INIT: &str = "init";
-
-/// A call of a collective, ns on the clock of its folder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Call {
-    pub(super) start_ns: i64,
-    pub(super) end_ns: i64,
-}
-
-/// Times of all steps of a name, ns.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sums {
-    pub(super) steps: u64,
-    pub(super) accounts: [u128; ACCOUNTS],
-    pub(super) helpers: [u128; ACCOUNTS],
-}
-
-/// A process.
-#[derive(Debug)]
-pub(super) struct Process {
-    rank: Rank,
-    /// By the places of the names in [`COLLECTIVES`].
-    pub(super) calls: [Vec<Call>; COLLECTIVES.len()],
-    /// When it first joined the others, if that was seen, ns.
-    init_ns: Option<i64>,
-    pub(super) steps: BTreeMap<Untrusted, Sums>,
-    /// Time from the begin of a step to calls of these names, ns, and the number of such calls.
-    before_call: [(u128, u64); COLLECTIVES.len()],
-}
-
-impl Process {
-    /// The mean time from the begin of a step to a call of this name, ns; none if calls are in no steps.
-    pub(super) fn before_call_ns(&self, name: usize) -> Option<u128> {
-        let (ns, calls) = self.before_call[name];
-        ns.checked_div(calls.into())
-    }
-
-    pub(super) const fn folder(&self) -> usize {
-        self.rank.folder
-    }
-
-    fn has_calls(&self) -> bool {
-        self.calls.iter().any(|calls| !calls.is_empty())
-    }
-
-    /// Whether it was seen to join the others before it called any collective: then its first call is its
-    /// first one.
-    pub(super) fn is_from_first(&self) -> bool {
-        let first = self.calls.iter().filter_map(|calls| calls.first()).map(|call| call.start_ns).min();
-        self.init_ns.zip(first).is_some_and(|(init_ns, first_ns)| init_ns <= first_ns)
-    }
-}
 
 /// Collects what all processes did.
 #[derive(Debug)]
@@ -104,36 +45,10 @@ impl Ranks {
             self.left_out += request.phases.iter().filter(|phase| collective(phase).is_some()).count() as u64;
             return;
         }
-        let process = self.processes.entry(id).or_insert_with(|| Process {
-            rank: Rank { folder, pid: id.1, comm: Untrusted::default() },
-            calls: Default::default(),
-            init_ns: None,
-            steps: BTreeMap::new(),
-            before_call: Default::default(),
-        });
-        for phase in &request.phases {
-            let start_ns = time(phase.start_ns).saturating_add(offset_ns);
-            if let Some(name) = collective(phase) {
-                if !process.has_calls() {
-                    process.rank.comm = phase.comm.clone();
-                }
-                let calls = &mut process.calls[name];
-                if calls.len() >= self.most_each {
-                    self.left_out += 1;
-                    continue;
-                }
-                if !is_of_nccl(root) {
-                    let (ns, calls) = &mut process.before_call[name];
-                    *ns += u128::from(phase.start_ns.saturating_sub(root.start_ns));
-                    *calls += 1;
-                }
-                calls.push(Call { start_ns, end_ns: start_ns.saturating_add(time(phase.duration_ns)) });
-                self.kept += 1;
-            } else if phase.source == Source::Function && phase.name == INIT {
-                process.init_ns = Some(process.init_ns.map_or(start_ns, |known| known.min(start_ns)));
-            }
-        }
-        process.add_step(request);
+        let process = self.processes.entry(id).or_insert_with(|| Process::new(folder, id.1));
+        let (kept, left_out) = process.take(request, offset_ns, self.most_each);
+        self.kept += kept;
+        self.left_out += left_out;
         while self.kept > MOST_CALLS {
             self.keep_fewer();
         }
@@ -162,73 +77,9 @@ impl Ranks {
         let mut clocks: Vec<usize> = processes.iter().map(|process| terms.clock(process)).collect();
         clocks.sort_unstable();
         clocks.dedup();
-        let ranks = processes.into_iter().map(|process| process.rank).collect();
+        let ranks = processes.into_iter().map(Process::into_rank).collect();
         Judged { ranks, collectives, straggler, clocks: clocks.len(), left_out: self.left_out }
     }
-}
-
-impl Terms {
-    /// Number of the clock of a process's times.
-    pub(super) fn clock(&self, process: &Process) -> usize {
-        self.folders.get(process.folder()).map_or(0, |folder| folder.clock)
-    }
-}
-
-impl Process {
-    /// Sums up the request, if it is a step: the outermost phase less its own thread's time in collectives.
-    fn add_step(&mut self, request: &Request) {
-        let root = request.root();
-        if Standing::of(request) != Standing::Counted || is_of_nccl(root) {
-            return;
-        }
-        if !self.steps.contains_key(&root.name) && self.steps.len() >= MOST_NAMES {
-            return;
-        }
-        let sums = self.steps.entry(root.name.clone()).or_default();
-        sums.steps += 1;
-        add(&mut sums.accounts, &root.accounts);
-        add(&mut sums.helpers, &root.helpers.accounts);
-        for call in outermost_calls(request) {
-            for (sum, ns) in sums.accounts.iter_mut().zip(call.accounts.0) {
-                *sum = sum.saturating_sub(ns.into());
-            }
-        }
-    }
-}
-
-/// The outermost phases of the preset on the thread of the request.
-fn outermost_calls(request: &Request) -> impl Iterator<Item = &Phase> {
-    let tid = request.root().thread.tid;
-    let mut within = HashSet::new();
-    request.phases.iter().filter(move |phase| {
-        let is_inside = phase.parent.is_some_and(|parent| within.contains(&parent));
-        let is_call = is_of_nccl(phase);
-        if is_inside || is_call {
-            within.insert(phase.id);
-        }
-        is_call && !is_inside && phase.thread.tid == tid
-    })
-}
-
-fn add(sums: &mut [u128; ACCOUNTS], accounts: &Accounts) {
-    for (sum, ns) in sums.iter_mut().zip(accounts.0) {
-        *sum += u128::from(ns);
-    }
-}
-
-/// The place of the phase's name in [`COLLECTIVES`].
-fn collective(phase: &Phase) -> Option<usize> {
-    COLLECTIVES.iter().position(|name| phase.name == *name)
-}
-
-fn is_of_nccl(phase: &Phase) -> bool {
-    let is_beside = || phase.source == Source::Function && BESIDE.iter().any(|name| phase.name == *name);
-    collective(phase).is_some() || is_beside()
-}
-
-/// A time of a folder that may say anything.
-fn time(ns: u64) -> i64 {
-    i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 /// The process that was late to the collective at which most time could have been saved.
@@ -238,10 +89,8 @@ fn straggler(collectives: &[Collective], processes: &[Process], terms: &Terms) -
         let margin_ns = one.arrivals.iter().find(|arrival| arrival.rank == rank)?.margin_ns;
         Some((i128::from(margin_ns) * i128::from(one.calls), at, rank, margin_ns))
     };
-    let most = collectives.iter().enumerate().filter_map(saved).max_by_key(|&(saved, at, ..)| {
-        // Of equal ones the first.
-        (saved, std::cmp::Reverse(at))
-    });
+    // Of equal ones the first.
+    let most = collectives.iter().enumerate().filter_map(saved).max_by_key(|one| (one.0, Reverse(one.1)));
     let (_, collective, rank, margin_ns) = most?;
     let steps = steps::compared(processes, rank, margin_ns, terms.is_coarse);
     Some(Straggler { rank, collective, steps })

@@ -6,15 +6,19 @@
 //!   for one shift of the order alone, it is that one.
 //! - Where both processes were seen from their first call on, it is their order: they were seen to join the
 //!   others, or were observed over the same part of their work and made equally many calls; unless one would
-//!   be later than by a step. With unequal numbers that is less certain ([`Matched::is_certain`]): a call may have been lost.
+//!   be later than by a step. With unequal numbers that is less certain ([`Matched::is_certain`]): a call may
+//!   have been lost.
 //! - Else it is the shift at which the times lie closest together, if they do so clearly: differences to all
-//!   other shifts scatter much more. That is less certain ([`Matched::is_certain`]).
+//!   other shifts scatter much more. That is less certain too.
 //!
 //! Then all calls must fit as the first ones do; if they do not, a call is missing between them.
 
 use std::ops::Range;
 
-use super::{LEAST_CALLS, collect::Call};
+use super::{
+    findings::{LEAST_CALLS, Mismatch},
+    process::Call,
+};
 
 /// Calls that are looked at to find the shift: the first ones.
 const HEAD: usize = 256;
@@ -36,18 +40,6 @@ const CLEARLY: u64 = 4;
 const RARE: usize = 200;
 /// Differences that scatter less than this are equal, ns: a wake-up.
 const EQUAL_NS: u64 = 50_000;
-
-/// Why calls of a process cannot be put beside those of the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mismatch {
-    /// It made them at other times than the others: it belongs to another run, or its clock is wrong.
-    OtherTimes,
-    /// More than one order fits.
-    Unclear,
-    /// Not all calls fit as the first ones do: calls are missing between them, or it fell behind by more than
-    /// half of the time between two calls, as where processes do not wait for each other.
-    Shifted,
-}
 
 /// The calls of one process.
 #[derive(Clone, Copy, Debug)]
@@ -139,8 +131,8 @@ fn shift(a: &List<'_>, b: &List<'_>, apart_ns: u64) -> Result<(i64, bool), Misma
     let (found, is_certain) = match (holding.next(), holding.next()) {
         (Some(one), None) => (Some(one), true),
         _ => match fits.iter().find(|(shift, fit)| is_ordered && *shift == 0 && is_within(fit, gap_ns)) {
-            // If one made fewer calls, one of them may have been lost; if one is later than by half a step, equal
-            // numbers may be of different calls after all.
+            // If one made fewer calls, one of them may have been lost; if one is later than by half a step,
+            // equal numbers may be of different calls after all.
             Some(one) => {
                 let is_near = is_from_first || is_within(&one.1, gap_ns / 2);
                 (Some(one), is_near && is_equal(a, b))
@@ -210,8 +202,8 @@ pub(super) fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     if values.is_empty() { None } else { Some(*values.select_nth_unstable(middle).1) }
 }
 
-/// The shift of the smallest differences, if they scatter much less than at all others, and calls do not mostly
-/// last until the others come at another one: then some are lost.
+/// The shift of the smallest differences, if they scatter much less than at all others, and calls do not
+/// mostly last until the others come at another one: then some are lost.
 fn clearest(fits: &[(i64, Fit)]) -> Option<&(i64, Fit)> {
     let best = fits.iter().min_by_key(|(_, fit)| fit.late_ns.unsigned_abs())?;
     let is_clear = |(shift, fit): &(i64, Fit)| {
@@ -253,8 +245,8 @@ const fn is_much_more(scatter_ns: u64, than_ns: u64) -> bool {
     scatter_ns >= than_ns.saturating_mul(CLEARLY)
 }
 
-/// Time from one call to the next, the longest but for rare ones such as a checkpoint, ns. Where calls come in
-/// bursts it is a step.
+/// Time from one call to the next, the longest but for rare ones such as a checkpoint, ns. Where calls come
+/// in bursts it is a step.
 fn longest_gap_ns(calls: &[Call]) -> u64 {
     let mut gaps: Vec<u64> = calls.windows(2).map(|two| two[1].start_ns.abs_diff(two[0].start_ns)).collect();
     let Some(last) = gaps.len().checked_sub(1) else { return 0 };

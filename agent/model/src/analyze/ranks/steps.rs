@@ -3,8 +3,8 @@
 use guestscope_contract::{ACCOUNTS, Account, metrics::KEPT};
 
 use super::{
-    Difference, Steps,
-    collect::{Process, Sums},
+    findings::{Difference, Steps},
+    process::{Process, Sums},
 };
 use crate::untrusted::Untrusted;
 

@@ -9,7 +9,7 @@ use crate::{
     untrusted::{Shown as _, Untrusted},
 };
 
-use super::{super::json::print, RanksFacts};
+use super::{super::json::print, facts::RanksFacts};
 
 /// Version of the keys.
 const FORMAT: u32 = 1;

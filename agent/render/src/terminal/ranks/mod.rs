@@ -3,20 +3,23 @@
 //! Yields text. The first sentences say what was found or why nothing can be said; tables show the numbers
 //! behind it.
 
+mod facts;
 mod json;
 mod sentences;
 
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
-
 use crate::{
     analyze::ranks::{Collective, Difference, Judged, Rank, Steps},
-    untrusted::{Shown as _, Untrusted},
+    untrusted::Shown as _,
 };
 
-pub use self::json::render_ranks_json;
+use self::facts::NAME;
+pub use self::{
+    facts::{RankFolder, RanksFacts},
+    json::render_ranks_json,
+};
 use super::{
     health_lines::fact,
     page::{Align, Emphasis, Page, Piece},
@@ -27,30 +30,6 @@ use crate::looks;
 
 /// Ranks that a table shows, the latest; JSON has all.
 const SHOWN: usize = 12;
-/// Columns for a name of a program.
-const NAME: usize = 16;
-
-/// A folder of ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RankFolder {
-    /// Its path.
-    pub path: PathBuf,
-    /// The run's name.
-    pub name: Untrusted,
-}
-
-/// What is to be told beside the findings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RanksFacts {
-    /// The folders, by the numbers that ranks have.
-    pub folders: Vec<RankFolder>,
-    /// How far clocks of guests can be apart, ns.
-    pub apart_ns: u64,
-    /// Some folders know `cpu`, `runq` and `other` only.
-    pub is_coarse: bool,
-    /// Notes on folders.
-    pub notes: Vec<String>,
-}
 
 /// The whole answer.
 pub fn render_ranks(judged: &Judged, facts: &RanksFacts, style: Style) -> String {

@@ -6,7 +6,7 @@ use crate::{
         Verdict,
     },
     looks,
-    untrusted::{Shown as _, Untrusted},
+    untrusted::{Shown, Untrusted},
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
         page::{Emphasis, Page},
         units::{counted, difference, duration, percent, thousands},
     },
-    NAME, RanksFacts,
+    facts::{NAME, RanksFacts},
 };
 
 /// The first lines.
@@ -55,7 +55,7 @@ fn late(page: &Page, judged: &Judged, facts: &RanksFacts, straggler: &Straggler)
     let collective = judged.collectives.get(straggler.collective)?;
     let Arrival { last, late_ns, margin_ns, .. } = of_rank(collective, straggler.rank)?;
     let folder = facts.folders.get(rank.folder)?;
-    let folder = folder.path.file_name().map_or_else(Untrusted::default, |name| name.shown());
+    let folder = folder.path.file_name().map_or_else(Untrusted::default, Shown::shown);
     let folder = page.name(folder, NAME * 3);
     let calls = counted(collective.calls, "call", "calls");
     Some(format!(

@@ -3,6 +3,7 @@
 
 mod properties;
 
+use guestscope_contract::Account;
 use rstest::rstest;
 
 use super::*;
