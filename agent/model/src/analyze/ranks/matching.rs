@@ -87,10 +87,12 @@ impl Fit {
 /// Puts the calls of these lists beside each other; `apart_ns` is how far their clocks can be apart.
 pub(super) fn matched<'a>(lists: &[List<'a>], apart_ns: u64) -> Result<Matched<'a>, (usize, Mismatch)> {
     let longest = (0..lists.len()).rev().max_by_key(|at| lists[*at].calls.len()).unwrap_or(0);
+    let gap_ns = lists.get(longest).map_or(0, |list| longest_gap_ns(list.calls));
     let mut is_certain = true;
     let mut shifts = Vec::with_capacity(lists.len());
     for (at, list) in lists.iter().enumerate() {
-        let shift = if at == longest { Ok((0, true)) } else { shift(&lists[longest], list, apart_ns) };
+        let shift =
+            if at == longest { Ok((0, true)) } else { shift(&lists[longest], list, apart_ns, gap_ns) };
         let (shift, is_sure) = shift.map_err(|mismatch| (list.rank, mismatch))?;
         is_certain &= is_sure;
         shifts.push(shift);
@@ -106,8 +108,9 @@ pub(super) fn matched<'a>(lists: &[List<'a>], apart_ns: u64) -> Result<Matched<'
     Ok(Matched { calls, is_certain })
 }
 
-/// What to add to the number of a call of `a` to get that of `b`, and whether that is certain.
-fn shift(a: &List<'_>, b: &List<'_>, apart_ns: u64) -> Result<(i64, bool), Mismatch> {
+/// What to add to the number of a call of `a` to get that of `b`, and whether that is certain. `gap_ns`: the
+/// longest gap between calls of `a`.
+fn shift(a: &List<'_>, b: &List<'_>, apart_ns: u64, gap_ns: u64) -> Result<(i64, bool), Mismatch> {
     if !is_at_the_same_time(a.calls, b.calls) {
         return Err(Mismatch::OtherTimes);
     }
@@ -125,7 +128,6 @@ fn shift(a: &List<'_>, b: &List<'_>, apart_ns: u64) -> Result<(i64, bool), Misma
     }
     let fits: Vec<(i64, Fit)> = tried.into_iter().filter_map(|shift| Some((shift, head(shift)?))).collect();
     // Who waits for the others is never a whole step behind.
-    let gap_ns = longest_gap_ns(a.calls);
     let is_within = |fit: &Fit, ns: u64| fit.late_ns.unsigned_abs() < ns;
     let mut holding = fits.iter().filter(|(_, fit)| fit.holds());
     let (found, is_certain) = match (holding.next(), holding.next()) {
