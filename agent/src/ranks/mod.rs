@@ -36,8 +36,6 @@ struct Source {
     path: PathBuf,
     name: Untrusted,
     observed: Observed,
-    /// All accounts are measured.
-    is_whole: bool,
     /// What a reader has to know of it.
     notes: Vec<String>,
 }
@@ -51,7 +49,6 @@ pub fn run(arguments: &RanksArguments) -> Result<i32, RanksError> {
     let terms = Terms {
         folders: sources.iter().map(|source| source.observed).collect(),
         apart_ns: u64::try_from(arguments.clocks.as_nanos()).unwrap_or(u64::MAX),
-        is_coarse: sources.iter().any(|source| !source.is_whole),
     };
     let (judged, mut notes) = judged(&sources, &clocks, &terms, arguments.json)?;
     let has_rank = |folder: usize| judged.ranks.iter().any(|rank| rank.folder == folder);
@@ -64,7 +61,7 @@ pub fn run(arguments: &RanksArguments) -> Result<i32, RanksError> {
         RankFolder { path: source.path, name: source.name }
     };
     let folders = sources.into_iter().enumerate().map(of_ranks).collect();
-    let facts = RanksFacts { folders, apart_ns: terms.apart_ns, is_coarse: terms.is_coarse, notes };
+    let facts = RanksFacts { folders, apart_ns: terms.apart_ns, notes };
     let text = if arguments.json {
         terminal::render_ranks_json(&judged, &facts)
     } else {
@@ -126,26 +123,20 @@ fn source(path: PathBuf, manifest: &Manifest, clock: usize) -> Source {
     }
     let end_ns = manifest.clocks.last().map_or(0, |clock| clock.monotonic_ns);
     notes.extend(manifest.kept.map(|kept| format!("{shown}: {}", kept::told(&kept, end_ns))));
-    let is_all = lost == 0 && kept.weight() <= 1.0;
+    let is_whole = lost == 0 && kept.weight() <= 1.0;
+    let is_coarse = !fidelity.is_some_and(Fidelity::is_whole);
     let is_from_start = !manifest.command.is_empty() && manifest.kept.is_none();
     Source {
         path,
         name: Untrusted::from(&manifest.name),
-        observed: Observed { clock, is_from_start, is_whole: is_all },
-        is_whole: fidelity.is_some_and(Fidelity::is_whole),
+        observed: Observed { clock, is_from_start, is_whole, is_coarse },
         notes,
     }
 }
 
 /// Edges and rows of phases that the run lost.
 fn lost(manifest: &Manifest) -> u64 {
-    let kinds = [
-        "kernel.edges",
-        "pairing.edges_lost",
-        "pairing.unmatched_ends",
-        "pairing.phases_left_out",
-        "rows.without_room",
-    ];
+    let kinds = ["kernel.edges", "pairing.edges_lost", "pairing.phases_left_out", "rows.without_room"];
     let count = |name: &str| manifest.health.losses.get(name).copied().unwrap_or(0);
     kinds.into_iter().map(count).fold(manifest.rows_lost.phases, u64::saturating_add)
 }

@@ -73,17 +73,19 @@ impl Ranks {
         processes.iter_mut().flat_map(|process| &mut process.calls).for_each(|calls| calls.sort_unstable());
         let judged = |at: usize| arrivals::judged(at, &processes, terms);
         let collectives: Vec<Collective> = (0..COLLECTIVES.len()).filter_map(judged).collect();
-        let straggler = straggler(&collectives, &processes, terms);
-        let mut clocks: Vec<usize> = processes.iter().map(|process| terms.clock(process)).collect();
+        let folder = |process: &Process| terms.folders.get(process.folder()).copied().unwrap_or_default();
+        let is_coarse = processes.iter().any(|process| folder(process).is_coarse);
+        let straggler = straggler(&collectives, &processes, is_coarse);
+        let mut clocks: Vec<usize> = processes.iter().map(|process| folder(process).clock).collect();
         clocks.sort_unstable();
         clocks.dedup();
         let ranks = processes.into_iter().map(Process::into_rank).collect();
-        Judged { ranks, collectives, straggler, clocks: clocks.len(), left_out: self.left_out }
+        Judged { ranks, collectives, straggler, clocks: clocks.len(), left_out: self.left_out, is_coarse }
     }
 }
 
 /// The process that was late to the collective at which most time could have been saved.
-fn straggler(collectives: &[Collective], processes: &[Process], terms: &Terms) -> Option<Straggler> {
+fn straggler(collectives: &[Collective], processes: &[Process], is_coarse: bool) -> Option<Straggler> {
     let saved = |(at, one): (usize, &Collective)| {
         let Verdict::Late(rank) = one.verdict else { return None };
         let margin_ns = one.arrivals.iter().find(|arrival| arrival.rank == rank)?.margin_ns;
@@ -92,7 +94,7 @@ fn straggler(collectives: &[Collective], processes: &[Process], terms: &Terms) -
     // Of equal ones the first.
     let most = collectives.iter().enumerate().filter_map(saved).max_by_key(|one| (one.0, Reverse(one.1)));
     let (_, collective, rank, margin_ns) = most?;
-    let steps = steps::compared(processes, rank, margin_ns, terms.is_coarse);
+    let steps = steps::compared(processes, rank, margin_ns, is_coarse);
     Some(Straggler { rank, collective, steps })
 }
 

@@ -40,6 +40,8 @@ pub struct Observed {
     pub is_from_start: bool,
     /// Nothing is known to be lost of it.
     pub is_whole: bool,
+    /// It knows `cpu`, `runq` and `other` only.
+    pub is_coarse: bool,
 }
 
 /// On what terms processes are judged.
@@ -49,8 +51,6 @@ pub struct Terms {
     pub folders: Vec<Observed>,
     /// How far two clocks can be apart, ns.
     pub apart_ns: u64,
-    /// Some folders know `cpu`, `runq` and `other` only: all are compared by these.
-    pub is_coarse: bool,
 }
 
 /// How a process came to the calls of one collective.
@@ -180,4 +180,6 @@ pub struct Judged {
     pub clocks: usize,
     /// Calls that found no room.
     pub left_out: u64,
+    /// Some folders of these processes know `cpu`, `runq` and `other` only: steps are compared by these.
+    pub is_coarse: bool,
 }

@@ -23,8 +23,6 @@ pub struct RanksFacts {
     pub folders: Vec<RankFolder>,
     /// How far clocks of guests can be apart, ns.
     pub apart_ns: u64,
-    /// Some folders know `cpu`, `runq` and `other` only.
-    pub is_coarse: bool,
     /// Notes on folders.
     pub notes: Vec<String>,
 }

@@ -100,7 +100,7 @@ pub fn render_ranks_json(judged: &Judged, facts: &RanksFacts) -> String {
         clocks: judged.clocks,
         clocks_apart_ns: facts.apart_ns,
         calls_left_out: judged.left_out,
-        is_coarse: facts.is_coarse,
+        is_coarse: judged.is_coarse,
         notes: &facts.notes,
     })
 }

@@ -118,7 +118,7 @@ fn circumstances(page: &mut Page, judged: &Judged, facts: &RanksFacts) {
     for text in left_out(judged) {
         fact(page, "left out", &text, Emphasis::None);
     }
-    if facts.is_coarse {
+    if judged.is_coarse {
         let text = "some folders know cpu, runq and other only: steps are compared by these";
         fact(page, "not seen", text, Emphasis::Warning);
     }

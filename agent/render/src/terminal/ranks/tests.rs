@@ -37,6 +37,7 @@ fn of(verdict: Verdict, last: u64, margin_ns: i64) -> Judged {
         straggler: None,
         clocks: 1,
         left_out: 0,
+        is_coarse: false,
     }
 }
 
@@ -103,9 +104,9 @@ fn the_words_of_each_verdict() {
 #[test]
 fn all_of_it_without_a_late_one() {
     let mut judged = of(Verdict::Even, 80, -300_000);
-    (judged.clocks, judged.left_out) = (2, 1_234);
+    (judged.clocks, judged.left_out, judged.is_coarse) = (2, 1_234, true);
     let notes = vec!["runs/b: 3 edges or rows were lost while it ran: calls may be missing".to_owned()];
-    assert_snapshot!(render_ranks(&judged, &RanksFacts { is_coarse: true, notes, ..facts() }, NARROW));
+    assert_snapshot!(render_ranks(&judged, &RanksFacts { notes, ..facts() }, NARROW));
 }
 
 #[test]

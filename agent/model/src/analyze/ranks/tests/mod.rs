@@ -79,8 +79,8 @@ fn of(rank: usize, mut request: Request) -> Request {
 
 /// A folder for each list, all observed from their start, by one clock.
 fn terms(folders: usize) -> Terms {
-    let observed = Observed { clock: 0, is_from_start: true, is_whole: true };
-    Terms { folders: vec![observed; folders], apart_ns: 10 * MS, is_coarse: false }
+    let observed = Observed { is_from_start: true, is_whole: true, ..Observed::default() };
+    Terms { folders: vec![observed; folders], apart_ns: 10 * MS }
 }
 
 fn collected(folders: &[Vec<Request>]) -> Ranks {
@@ -354,7 +354,8 @@ fn few_calls_and_few_processes_give_no_verdict() {
 #[test]
 fn where_less_is_seen_all_are_compared_by_that() {
     let steps = Training::new(Kind::Asks, slow_by(5 * MS)).steps();
-    let terms = Terms { is_coarse: true, ..terms(3) };
+    let mut terms = terms(3);
+    terms.folders[2].is_coarse = true;
     let found = collected(&steps).judged(&terms).straggler.unwrap().steps.unwrap();
     let accounts: Vec<Account> = found.accounts.iter().map(|one| one.account).collect();
     assert!(accounts.contains(&Account::Cpu) && accounts.contains(&Account::Other), "{accounts:?}");

@@ -42,8 +42,9 @@ proptest! {
             clock: at * usize::from(clocks),
             is_from_start: at == 1,
             is_whole: at > 0,
+            is_coarse: at == 2,
         });
-        let terms = Terms { folders: folders.collect(), apart_ns: u64::MAX, is_coarse: clocks };
+        let terms = Terms { folders: folders.collect(), apart_ns: u64::MAX };
         let found = ranks.judged(&terms);
         for one in &found.collectives {
             let mut ranks: Vec<usize> = one.arrivals.iter().map(|arrival| arrival.rank).collect();
