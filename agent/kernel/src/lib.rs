@@ -11,7 +11,7 @@ pub mod descriptors;
 pub mod facts;
 pub mod failure;
 pub mod loader;
-mod own_mappings;
+pub mod own_mappings;
 pub mod probes;
 pub mod pump;
 pub mod restore;

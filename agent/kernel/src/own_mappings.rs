@@ -1,5 +1,7 @@
 //! What this process has mapped.
 
+use std::{fs, io};
+
 /// The list, as the kernel gives it.
 pub(crate) const PATH: &str = "/proc/self/maps";
 
@@ -28,6 +30,35 @@ pub(crate) fn parse(maps: &str) -> impl Iterator<Item = Mapping<'_>> {
         let name = fields.nth(2).unwrap_or_default().trim_start();
         Some(Mapping { start: address(start)?, end: address(end)?, access, offset, name })
     })
+}
+
+/// Takes pages out of this process's page table.
+///
+/// # Safety
+/// The range must be of whole pages of mappings whose pages the kernel finds again, or that nobody reads.
+///
+/// # Errors
+/// The kernel refuses: the pages stay.
+pub(crate) unsafe fn release(range: &std::ops::Range<usize>) -> io::Result<()> {
+    // SAFETY: as the caller promises.
+    let outcome = unsafe { libc::madvise(range.start as *mut _, range.len(), libc::MADV_DONTNEED) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes this program's code out of the page table, once it has started: the kernel enters again what still
+/// runs, from the page cache, and 3 MB that only loading and attaching need stay out of the resident set.
+///
+/// # Errors
+/// Mappings cannot be listed, or the kernel refuses.
+pub fn release_code() -> io::Result<()> {
+    let maps = fs::read_to_string(PATH)?;
+    let program = fs::read_link("/proc/self/exe")?;
+    let is_code = |mapping: &Mapping<'_>| mapping.access == "r-xp" && program.as_os_str() == mapping.name;
+    for Mapping { start, end, .. } in parse(&maps).filter(is_code) {
+        // SAFETY: nothing writes to code, so the file has all of it.
+        unsafe { release(&(start..end)) }?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

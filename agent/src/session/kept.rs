@@ -67,6 +67,11 @@ impl Sampler {
         self.spent
     }
 
+    /// The part that is kept.
+    pub(crate) const fn part(&self) -> f64 {
+        self.part
+    }
+
     /// From now on another part is kept.
     pub(crate) const fn set(&mut self, part: f64) {
         self.part = part;

@@ -192,7 +192,7 @@ fn an_incident_under_way_is_kept_when_the_agent_is_stopped() {
     const NAME: &str = "resident::an_incident_under_way_is_kept_when_the_agent_is_stopped";
     let Some(resident) = Resident::new(NAME) else { return };
     let config =
-        "[[triggers]]\nslower_than = '1h'\n[incidents]\nbefore = '30s'\nafter = '1h'\nper_hour = 1\n";
+        "[[triggers]]\nslower_than = '1h'\n[incidents]\nbefore = '30s'\nafter = '80s'\nper_hour = 1\n";
     resident.configure("*spikes*", config);
     let program = resident.program("book");
     let agent = resident.watch("first", &[]);

@@ -20,12 +20,9 @@ const NAME: &str = "anon_inode:bpf-map";
 pub(super) fn trim() -> io::Result<()> {
     let maps = fs::read_to_string(own_mappings::PATH)?;
     for unread in own_mappings::parse(&maps).filter_map(|mapping| unread(&mapping)) {
-        // SAFETY: it lies within a mapping of a ring, and no record reaches it: one begins in the first copy
-        // and is shorter than what stays of the second.
-        let outcome = unsafe { libc::madvise(unread.start as *mut _, unread.len(), libc::MADV_DONTNEED) };
-        if outcome != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: no record reaches it: one begins in the first copy and is shorter than what stays of the
+        // second.
+        unsafe { own_mappings::release(&unread) }?;
     }
     Ok(())
 }
