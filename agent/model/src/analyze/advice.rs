@@ -29,6 +29,8 @@ pub const OF_A_THREAD: &str = "other.thread";
 pub const YIELDS: &str = "cpu.syscall.yield";
 /// Key of the advice on waits for io_uring while reads or writes of a device are under way.
 pub const IN_FLIGHT: &str = "poll.in_flight";
+/// Key of the advice on waits for others while threads of the same process ran.
+pub const OWN_WORK: &str = "poll.own_work";
 /// Key of the advice on reads and writes that a control group's limit held back.
 pub const HELD_BACK: &str = "block_io.held_back";
 /// Key of the advice on page faults that waited for no device.

@@ -19,8 +19,9 @@ const OF_LIMITS: [&str; 7] = [
 /// Keys by whose processes had the CPU.
 const OF_USERS: [&str; 3] = ["runq.own", "runq.sibling", "runq.agent"];
 /// Those of what most waits of a cause were for.
-const OF_WAITS: [&str; 14] = [
+const OF_WAITS: [&str; 15] = [
     IN_FLIGHT,
+    OWN_WORK,
     HELD_BACK,
     QUEUED,
     WRITES,

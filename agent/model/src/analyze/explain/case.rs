@@ -21,6 +21,7 @@ use super::{
     held::Locks,
     helped::{self, HelperWaits},
     holders::holders,
+    meanwhile::{self, Meanwhile},
     request_work::RequestWork,
     spans::own_spans,
     waits::{Waits, portions},
@@ -90,6 +91,8 @@ pub struct Evidence {
     pub waits: Option<Waits>,
     /// Long waits of other threads of its process during the phase, by thread, longest first.
     pub helpers: Vec<HelperWaits>,
+    /// What other threads of its process did, if that may be what it waited for.
+    pub meanwhile: Option<Meanwhile>,
     /// Counts that speak for it or against it; without those that are zero here and usually.
     pub counts: Vec<Compared>,
     /// The samples.
@@ -140,6 +143,8 @@ struct Trail {
     duration_ns: u64,
     /// See `places`.
     own: HashMap<PlaceId, Events>,
+    /// CPU time of other threads of its process, ns.
+    meanwhile_ns: u64,
 }
 
 impl Case {
@@ -230,6 +235,7 @@ impl Case {
     pub(super) fn compare(&mut self, usual: &Usual) {
         let Self { phases, trail, .. } = self;
         let nothing = [0; crate::phase::COUNTS];
+        let meanwhile = Meanwhile { ns: trail.meanwhile_ns, typical_ns: usual.meanwhile_ns() };
         for (phase, place) in phases.iter_mut().zip(&trail.places) {
             let own = trail.own.get(place).unwrap_or(&nothing);
             for part in &mut phase.parts {
@@ -240,6 +246,7 @@ impl Case {
                 });
                 part.evidence.counts = compared.filter(|one| one.count > 0 || one.typical > 0.0).collect();
                 part.evidence.sampled = sampled(part, own, usual, *place);
+                part.evidence.meanwhile = meanwhile::beside(part.cause, part.excess_ns, meanwhile);
             }
         }
         (trail.own, trail.places) = (HashMap::new(), Vec::new());
@@ -358,7 +365,9 @@ impl Trail {
         tids.dedup();
         let root = request.root();
         let queued_ns = latency_ns(request).saturating_sub(root.duration_ns);
-        Self { spans: spans.collect(), places, phase_of, tids, queued_ns, duration_ns: root.duration_ns, own }
+        let (spans, duration_ns) = (spans.collect(), root.duration_ns);
+        let meanwhile_ns = meanwhile::of(request);
+        Self { places, phase_of, spans, tids, queued_ns, duration_ns, own, meanwhile_ns }
     }
 }
 

@@ -46,14 +46,17 @@ pub(super) fn own(request: &Request, located: &Located) -> HashMap<PlaceId, Even
 pub(super) struct Usual {
     requests: u64,
     by_place: HashMap<PlaceId, [u128; COUNTS]>,
+    /// CPU time of the other threads of their processes, ns.
+    meanwhile_ns: u128,
 }
 
 impl Usual {
     pub(super) fn new(requests: u64) -> Self {
-        Self { requests, by_place: HashMap::new() }
+        Self { requests, by_place: HashMap::new(), meanwhile_ns: 0 }
     }
 
-    pub(super) fn add(&mut self, own: &HashMap<PlaceId, Events>) {
+    pub(super) fn add(&mut self, own: &HashMap<PlaceId, Events>, meanwhile_ns: u64) {
+        self.meanwhile_ns += u128::from(meanwhile_ns);
         for (&place, events) in own {
             let sums = self.by_place.entry(place).or_insert([0; COUNTS]);
             for (sum, &event) in sums.iter_mut().zip(events) {
@@ -67,6 +70,11 @@ impl Usual {
         let sum = self.by_place.get(&place).map_or(0, |sums| sums[metric as usize]);
         let mean = sum as f64 / self.requests.max(1) as f64;
         if mean < NONE { 0.0 } else { mean }
+    }
+
+    /// The mean of the CPU time of the other threads of their processes, ns.
+    pub(super) fn meanwhile_ns(&self) -> f64 {
+        self.meanwhile_ns as f64 / self.requests.max(1) as f64
     }
 
     /// Number of requests behind the means.

@@ -97,6 +97,7 @@ impl Explained {
             () if of(Account::Cpu) && self.collects() => advice::COLLECTOR,
             () if of(Account::Other) && behind.total_ns == 0 => advice::UNSEEN,
             () if of(Account::Net) && self.is_on_the_way() => advice::ON_THE_WAY,
+            () if of(Account::Poll) && self.works_meanwhile(cause) => advice::OWN_WORK,
             () => return None,
         };
         Some(key)
@@ -114,6 +115,18 @@ impl Explained {
     fn yields(&self, circle: &Circle) -> bool {
         let most = self.most_called(circle).or_else(|| circle.called.most());
         most.is_some_and(|most| libc::c_long::from(most.syscall) == libc::SYS_sched_yield)
+    }
+
+    /// Whether threads of their own processes ran meanwhile in most of what a cause took longer.
+    fn works_meanwhile(&self, cause: Cause) -> bool {
+        let parts = self.cases.iter().flat_map(|case| &case.phases).flat_map(|phase| &phase.parts);
+        let longer = parts.filter(|part| part.cause == cause && part.excess_ns > 0);
+        let (mut all_ns, mut beside_ns) = (0, 0);
+        for part in longer {
+            all_ns += i128::from(part.excess_ns);
+            beside_ns += part.evidence.meanwhile.map_or(0, |_| i128::from(part.excess_ns));
+        }
+        beside_ns * 2 > all_ns
     }
 
     /// The counts of the explained requests in parts of this cause.

@@ -17,6 +17,7 @@ mod fitting;
 mod held;
 mod helped;
 mod holders;
+mod meanwhile;
 mod reading;
 mod request_work;
 mod spans;
@@ -47,6 +48,7 @@ pub use self::{
     ending::{Advised, Naming},
     explained::{Explained, Wanted},
     helped::HelperWaits,
+    meanwhile::Meanwhile,
     request_work::RequestWork,
     tail::{Tail, TailCause, TailPart},
     waits::{By, InCall, LongWait, Waits},

@@ -19,6 +19,7 @@ use super::{
     case::Case,
     counts::{self, Usual},
     explained::{Explained, SAME_NUMBER, Wanted},
+    meanwhile,
     tail::TailTally,
 };
 
@@ -69,7 +70,7 @@ impl Reading {
         if is_usual || is_chosen {
             let own = counts::own(request, &located);
             if is_usual {
-                self.usual.add(&own);
+                self.usual.add(&own, meanwhile::of(request));
             }
             if is_chosen {
                 let excess = split_of(request, &located);

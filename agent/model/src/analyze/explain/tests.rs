@@ -4,6 +4,7 @@
 
 mod crowded;
 mod culprits;
+mod meanwhile;
 mod outside;
 mod properties;
 mod shares;

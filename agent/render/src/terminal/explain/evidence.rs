@@ -8,7 +8,7 @@ use guestscope_contract::{Account, metrics::Metric};
 use crate::{
     analyze::{
         Cause, Overlay,
-        explain::{Ahead, By, Compared, HelperWaits, OfGroup, Part, Sampled, Waits},
+        explain::{Ahead, By, Compared, HelperWaits, Meanwhile, OfGroup, Part, Sampled, Waits},
     },
     health::Fidelity,
 };
@@ -42,6 +42,7 @@ pub(super) fn about(part: &Part, words: &Words<'_>, is_unusual: bool) -> String 
         clauses.extend(words.waits(waits, part));
     }
     clauses.extend(words.helpers(part));
+    clauses.extend(part.evidence.meanwhile.map(meanwhile));
     clauses.extend(behind(&part.evidence.ahead));
     let counts = of_counts(part);
     let is_counted = !counts.is_empty();
@@ -50,6 +51,12 @@ pub(super) fn about(part: &Part, words: &Words<'_>, is_unusual: bool) -> String 
     let is_told = is_unusual || is_counted && part.cause == Cause::Account(Account::Cpu);
     clauses.extend(after(part, words, clauses.is_empty()).filter(|_| !is_told));
     clauses.join("; ")
+}
+
+/// `meanwhile other threads of its process ran for 214 ms instead of 1.20 ms`.
+fn meanwhile(Meanwhile { ns, typical_ns }: Meanwhile) -> String {
+    let (ran, usual) = (duration(ns), duration(typical_ns as u64));
+    format!("meanwhile other threads of its process ran for {ran} instead of {usual}")
 }
 
 /// Evidence for causes without waits.

@@ -9,7 +9,7 @@ use crate::analyze::{
     Cause, Group, MostCalled,
     explain::{
         Advised, Ahead, Behind, By, Case, CasePhase, Circle, Compared, Evidence, Explained, Explanation,
-        HelperWaits, Naming, NotCounted, OfGroup, Part, Sampled, Tail, TailCause, TailPart, Whose,
+        HelperWaits, Meanwhile, Naming, NotCounted, OfGroup, Part, Sampled, Tail, TailCause, TailPart, Whose,
     },
 };
 use crate::untrusted::{Shown as _, Untrusted};
@@ -162,9 +162,17 @@ struct PartJson<'a> {
     typical_ns: u64,
     waits: Option<WaitsJson>,
     helpers: Vec<HelperJson<'a>>,
+    meanwhile: Option<MeanwhileJson>,
     counts: Vec<CountJson>,
     sampled: Option<SampledJson>,
     ahead: Vec<AheadJson>,
+}
+
+/// Other threads of its process while it waited.
+#[derive(Serialize)]
+struct MeanwhileJson {
+    cpu_ns: u64,
+    typical_cpu_ns: f64,
 }
 
 #[derive(Serialize)]
@@ -343,7 +351,7 @@ fn phase<'a>(phase: &'a CasePhase, explanation: &'a Explanation, seen: &Seen<'_>
 
 fn part<'a>(part: &'a Part, explanation: &'a Explanation, seen: &Seen<'_>) -> PartJson<'a> {
     let Part { cause, excess_ns, ns, typical_ns, evidence } = part;
-    let Evidence { waits, helpers, counts, sampled, ahead } = evidence;
+    let Evidence { waits, helpers, meanwhile, counts, sampled, ahead } = evidence;
     let helper = |one: &'a HelperWaits| {
         let HelperWaits { tid, count, ns, by: waits } = one;
         let comm = explanation.threads.get(tid).map(|named| &named.comm);
@@ -371,6 +379,8 @@ fn part<'a>(part: &'a Part, explanation: &'a Explanation, seen: &Seen<'_>) -> Pa
         typical_ns: *typical_ns,
         waits: waits.as_ref().map(|waits| of_waits(waits, seen)),
         helpers: helpers.iter().map(helper).collect(),
+        meanwhile: meanwhile
+            .map(|Meanwhile { ns, typical_ns }| MeanwhileJson { cpu_ns: ns, typical_cpu_ns: typical_ns }),
         counts: counts.iter().map(count).collect(),
         sampled: sampled.as_ref().map(samples),
         ahead: ahead.iter().map(of_ahead).collect(),
