@@ -16,7 +16,7 @@ use super::{
     quantiles::Durations,
     rows::{RowTally, add_counts},
     split::{Split, Sums},
-    tree::{ALL_PLACES, Leaves, Located, OTHER_REQUESTS, PlaceId, ROOT, Tree, latency_ns},
+    tree::{ALL_PLACES, Leaves, Located, OTHER_REQUESTS, PlaceId, ROOT, Tree, latency_ns, whole_time},
 };
 
 /// Slowest requests that a group keeps.
@@ -198,9 +198,9 @@ impl GroupTally {
     }
 }
 
-/// Latency of a request, split by account.
+/// Latency of a request, split by account: phases on other threads take the place of its waits for them.
 pub fn request_split(request: &Request) -> Split {
-    let mut split = Split::of(request.root());
+    let mut split = whole_time(request);
     for queue in request.phases.iter().filter(|phase| phase.kind == PhaseKind::Queue) {
         split.add(&Split::of(queue));
     }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::phase::{Phase, PhaseKind, Request};
+use crate::phase::{Accounts, Phase, PhaseKind, Request};
 use crate::untrusted::Untrusted;
 
 use super::split::Split;
@@ -222,31 +222,74 @@ pub(super) struct Leaves {
 
 impl Leaves {
     /// Each phase takes its time from its parent, cause by cause, as far as the parent has any left. Where
-    /// phases nest on one thread that is plain subtraction. A phase that moved to another thread may have
-    /// time that its parent never had: it stays out, so that no part is negative or counted twice.
+    /// phases nest on one thread that is plain subtraction. A phase that moved to another thread has time that
+    /// its parent never had: it takes the place of the parent's waits for others, as of an event loop's in
+    /// poll while a worker computes. What does not fit there stays out, so that no part is negative or counted
+    /// twice.
     pub(super) fn of(request: &Request, located: &Located) -> Self {
-        let mut left: Vec<Split> = Vec::with_capacity(request.phases.len());
-        // What each phase has left for nested ones. A nested phase leaves its thread some microseconds before
-        // the phase around it: for these the inner one is suspended while the outer one is on a CPU. So their
-        // sums tell whether phases overlap, not their causes.
-        let mut room: Vec<u128> = Vec::with_capacity(request.phases.len());
-        let mut overlapping_ns = 0;
-        for (index, (phase, &parent)) in request.phases.iter().zip(&located.parents).enumerate() {
-            let whole = Split::of(phase);
-            // A queue lies before its request and takes nothing from it.
-            room.push(whole.total_ns());
-            if index == 0 || phase.kind == PhaseKind::Queue {
-                left.push(whole);
-                continue;
-            }
-            let beyond_ns = whole.total_ns().saturating_sub(room[parent]);
-            room[parent] = room[parent].saturating_sub(whole.total_ns());
-            overlapping_ns += if beyond_ns > CLOCK_NS { beyond_ns } else { 0 };
-            let taken = left[parent].take(&whole);
-            left.push(taken);
-        }
-        Self { own: located.places.iter().copied().zip(left).collect(), overlapping_ns }
+        let (own, overlapping_ns) = own_times(request, &located.parents);
+        Self { own: located.places.iter().copied().zip(own).collect(), overlapping_ns }
     }
+}
+
+/// Own time of each phase, and the time of nested phases beyond their parents', see [`Leaves`].
+fn own_times(request: &Request, parents: &[usize]) -> (Vec<Split>, u128) {
+    let mut left: Vec<Split> = Vec::with_capacity(request.phases.len());
+    // What each phase has left for nested ones. A nested phase leaves its thread some microseconds before
+    // the phase around it: for these the inner one is suspended while the outer one is on a CPU. So their
+    // sums tell whether phases overlap, not their causes.
+    let mut room: Vec<u128> = Vec::with_capacity(request.phases.len());
+    let mut overlapping_ns = 0;
+    for (index, (phase, &parent)) in request.phases.iter().zip(parents).enumerate() {
+        let whole = Split::of(phase);
+        // A queue lies before its request and takes nothing from it.
+        room.push(whole.total_ns());
+        if index == 0 || phase.kind == PhaseKind::Queue {
+            left.push(whole);
+            continue;
+        }
+        let beyond_ns = whole.total_ns().saturating_sub(room[parent]);
+        room[parent] = room[parent].saturating_sub(whole.total_ns());
+        overlapping_ns += if beyond_ns > CLOCK_NS { beyond_ns } else { 0 };
+        let taken = left[parent].take(&whole);
+        let own = left[parent].give_way(&whole, taken);
+        left.push(own);
+    }
+    (left, overlapping_ns)
+}
+
+/// A request's time by cause: that of its own thread, with what nested phases did on other threads in place
+/// of its waits for them, and without queues.
+pub(super) fn whole_time(request: &Request) -> Split {
+    let whole = Split::of(request.root());
+    if request.phases.len() == 1 {
+        return whole;
+    }
+    let parents = parents(&request.phases);
+    if !is_moved(request, &parents) {
+        return whole;
+    }
+    let (own, _) = own_times(request, &parents);
+    let own = own.iter().zip(&request.phases).filter(|(_, phase)| phase.kind != PhaseKind::Queue);
+    let mut sum = Split::default();
+    own.for_each(|(own, _)| sum.add(own));
+    sum
+}
+
+/// Whether nested phases have time on threads that their parents do not have.
+fn is_moved(request: &Request, parents: &[usize]) -> bool {
+    let mut left: Vec<Accounts> = Vec::with_capacity(request.phases.len());
+    for (index, (phase, &parent)) in request.phases.iter().zip(parents).enumerate() {
+        let nested = index > 0 && phase.kind != PhaseKind::Queue;
+        if nested {
+            for (around, own) in left[parent].0.iter_mut().zip(phase.accounts.0) {
+                let Some(rest) = around.checked_sub(own) else { return true };
+                *around = rest;
+            }
+        }
+        left.push(phase.accounts);
+    }
+    false
 }
 
 /// Queue and duration of the outermost phase, in ns.

@@ -5,6 +5,7 @@
 mod crowded;
 mod culprits;
 mod meanwhile;
+mod moved;
 mod outside;
 mod properties;
 mod shares;

@@ -1,0 +1,50 @@
+//! Phases on other threads than their requests, as of a worker while an event loop waits in poll.
+
+use super::*;
+
+/// Requests of which some wait for 10 ms more in poll, while a phase of theirs spends these in another account.
+fn moved(account: Account) -> Vec<Request> {
+    let mut requests = run_with(Account::Poll, 10_000_000);
+    for phase in requests.iter_mut().flat_map(|request| request.phases.iter_mut().skip(1)) {
+        let poll = &mut phase.accounts.0[Account::Poll as usize];
+        let ns = std::mem::take(poll);
+        phase.accounts.0[account as usize] += ns;
+    }
+    requests
+}
+
+#[rstest]
+#[case::computes(Account::Cpu)]
+#[case::writes(Account::BlockIo)]
+#[case::waits_like_its_request(Account::Poll)]
+fn time_on_another_thread_is_in_its_phase(#[case] account: Account) {
+    let requests = moved(account);
+    let explanation = explain(&requests, Wanted::Number(94));
+    let case = &explanation.groups[0].cases[0];
+    let parts = case.phases.iter().flat_map(|phase| phase.parts.iter().map(|part| (&phase.path, part)));
+    let much: Vec<_> = parts.filter(|(_, part)| part.excess_ns > 1_000_000).collect();
+    let [(path, part)] = much.as_slice() else { panic!("{much:?}") };
+    assert_eq!(part.cause, Cause::Account(account));
+    // Typical times are means, rounded down.
+    assert!(part.excess_ns.abs_diff(10_000_000) <= 10, "{part:?}");
+    assert_ne!(path[0], super::super::super::OUTSIDE);
+    let sum: i64 = case.phases.iter().map(|phase| phase.excess_ns).sum();
+    assert_eq!(sum, case.excess_ns);
+    // The headline is by whole requests, the parts are by phases: both name the same.
+    let group = &explanation.summary.groups[0];
+    let headline = explanation.groups[0].headline(group);
+    assert!(matches!(headline, Headline::Cause { cause, .. } if cause == part.cause), "{headline:?}");
+}
+
+/// What the other thread did beyond the request's waits is no part of the request.
+#[test]
+fn time_on_another_thread_beyond_the_waits_stays_out() {
+    let mut requests = moved(Account::Cpu);
+    for phase in requests.iter_mut().flat_map(|request| request.phases.iter_mut().skip(1)) {
+        phase.accounts.0[Account::BlockIo as usize] += 50_000_000;
+    }
+    let explanation = explain(&requests, Wanted::Number(94));
+    let case = &explanation.groups[0].cases[0];
+    let sum: i64 = case.phases.iter().map(|phase| phase.excess_ns).sum();
+    assert_eq!(sum, case.excess_ns);
+}
