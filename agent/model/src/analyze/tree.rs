@@ -222,10 +222,10 @@ pub(super) struct Leaves {
 
 impl Leaves {
     /// Each phase takes its time from its parent, cause by cause, as far as the parent has any left. Where
-    /// phases nest on one thread that is plain subtraction. A phase that moved to another thread has time that
-    /// its parent never had: it takes the place of the parent's waits for others, as of an event loop's in
-    /// poll while a worker computes. What does not fit there stays out, so that no part is negative or counted
-    /// twice.
+    /// phases nest on one thread that is plain subtraction. A phase that moved to another thread has time
+    /// that its parent never had: it takes the place of the parent's waits for others, as of an event loop's
+    /// in poll while a worker computes. What does not fit there stays out, so that no part is negative or
+    /// counted twice.
     pub(super) fn of(request: &Request, located: &Located) -> Self {
         let (own, overlapping_ns) = own_times(request, &located.parents);
         Self { own: located.places.iter().copied().zip(own).collect(), overlapping_ns }
@@ -252,7 +252,7 @@ fn own_times(request: &Request, parents: &[usize]) -> (Vec<Split>, u128) {
         room[parent] = room[parent].saturating_sub(whole.total_ns());
         overlapping_ns += if beyond_ns > CLOCK_NS { beyond_ns } else { 0 };
         let taken = left[parent].take(&whole);
-        let own = left[parent].give_way(&whole, taken);
+        let own = left[parent].give_way(&whole, &taken);
         left.push(own);
     }
     (left, overlapping_ns)

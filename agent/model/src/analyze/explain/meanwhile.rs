@@ -21,8 +21,8 @@ pub(super) fn of(request: &Request) -> u64 {
     request.root().helpers.accounts.get(Account::Cpu)
 }
 
-/// It, if it may be what a part of this cause and excess, ns, waited for: a wait for others that got longer by
-/// no more than twice what they ran longer.
+/// It, if it may be what a part of this cause and excess, ns, waited for: a wait for others that got longer
+/// by no more than twice what they ran longer.
 pub(super) fn beside(cause: Cause, excess_ns: i64, meanwhile: Meanwhile) -> Option<Meanwhile> {
     let is_for_others = FOR_OTHERS.iter().any(|account| cause == Cause::Account(*account));
     let more_ns = meanwhile.ns as f64 - meanwhile.typical_ns;

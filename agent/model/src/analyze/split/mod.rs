@@ -127,11 +127,11 @@ impl Split {
         taken
     }
 
-    /// The time of a nested phase, of which `taken` came out of this one: with the rest of its time on threads,
-    /// as far as this one waited for others, the largest accounts first. That much passes over to it; the
-    /// numbers beside the time are then its own, since they are of the same threads.
-    pub(super) fn give_way(&mut self, nested: &Split, taken: Split) -> Split {
-        let mut whole = taken;
+    /// The time of a nested phase, of which `taken` came out of this one: with the rest of its time on
+    /// threads, as far as this one waited for others, the largest accounts first. That much passes over to
+    /// it; the numbers beside the time are then its own, since they are of the same threads.
+    pub(super) fn give_way(&mut self, nested: &Split, taken: &Split) -> Split {
+        let mut whole = *taken;
         let mut is_moved = false;
         let rest = |account: &Account| nested.accounts[*account as usize] - taken.accounts[*account as usize];
         let mut by_rest = Account::ALL;

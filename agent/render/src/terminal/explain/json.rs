@@ -162,6 +162,7 @@ struct PartJson<'a> {
     typical_ns: u64,
     waits: Option<WaitsJson>,
     helpers: Vec<HelperJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     meanwhile: Option<MeanwhileJson>,
     counts: Vec<CountJson>,
     sampled: Option<SampledJson>,

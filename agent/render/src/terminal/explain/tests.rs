@@ -129,6 +129,26 @@ fn throttled_requests() {
     assert_snapshot!(render_explanation_json(&explanation, &facts));
 }
 
+/// One of 40 requests waits in poll for 9 ms more, in which other threads of its process run for so long, ns.
+fn helped(ns: u64) -> String {
+    let one = |number: u64| {
+        let ns = if number == 39 { 10_000_000 } else { 1_000_000 };
+        let steps = vec![Step::Nest("answer", vec![Step::Spend(Account::Poll, ns)])];
+        Sample::new(number, number * 60_000_000 + 1_000_000_000, steps).build()
+    };
+    let mut requests: Vec<Request> = (0..40).map(one).collect();
+    requests[39].phases[0].helpers.accounts.0[Account::Cpu as usize] = ns;
+    let explanation = explained(&requests, Vec::new(), Wanted::Slowest(1));
+    render_explanation(&explanation, &facts(), Style { width: 400, ..UNICODE })
+}
+
+#[test]
+fn own_threads_that_ran_meanwhile_are_told_where_they_ran_for_long() {
+    let clause = "meanwhile other threads of its process ran for 8.00 ms instead of 0 ns";
+    assert!(helped(8_000_000).contains(clause), "{}", helped(8_000_000));
+    assert!(!helped(4_000_000).contains("meanwhile"), "{}", helped(4_000_000));
+}
+
 /// 40 requests, one of which meets every cause, phase by phase.
 fn everybody() -> Vec<Request> {
     let us = 1_000;

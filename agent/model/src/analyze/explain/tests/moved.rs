@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Requests of which some wait for 10 ms more in poll, while a phase of theirs spends these in another account.
+/// Requests of which some wait for 10 ms more in poll, while a phase of theirs spends these in another
+/// account.
 fn moved(account: Account) -> Vec<Request> {
     let mut requests = run_with(Account::Poll, 10_000_000);
     for phase in requests.iter_mut().flat_map(|request| request.phases.iter_mut().skip(1)) {
