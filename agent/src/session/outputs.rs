@@ -28,11 +28,13 @@ use crate::{
     },
 };
 
-/// Interval between flushes: a crash loses at most this much.
+/// Interval between flushes: a crash loses at most this much, but for [`SAMPLED_FLUSH`].
 const FLUSH: Duration = Duration::from_secs(1);
-/// The same where only a part of the requests is kept. A batch of rows has a header of some 8 kB: of one
-/// request a second it would take 40 times what the rows take, 1.3 GB a day.
+/// The same where a small part of the requests is kept. A batch of rows has a header of some 8 kB: where one
+/// request is kept a second, headers would take 40 times what the rows take, 1.3 GB a day.
 const SAMPLED_FLUSH: Duration = Duration::from_secs(30);
+/// Such a part. Of more, batches fill up by themselves.
+const SMALL_PART: f64 = 0.1;
 /// Work of GPUs is told at most so long after the end of its request, where it is recorded.
 const LATE: Duration = Duration::from_secs(1);
 /// Most phases of requests that wait for it: 0.7 KB each.
@@ -236,8 +238,10 @@ impl Sinks {
         if self.ticked.elapsed() >= FLUSH {
             self.ticked = Instant::now();
             // A recorder keeps a part only while the agent takes too much, and then writes whole batches.
-            let is_sampled = self.attendant.is_none() && self.sampler.part() < 1.0;
-            if !is_sampled || self.flushed.elapsed() >= SAMPLED_FLUSH {
+            let is_sampled = self.attendant.is_none() && self.sampler.part() <= SMALL_PART;
+            // A write that failed is tried again at once.
+            let is_well = self.folder.health().last_error.is_none();
+            if !(is_sampled && is_well) || self.flushed.elapsed() >= SAMPLED_FLUSH {
                 self.flushed = Instant::now();
                 self.folder.flush();
             }

@@ -222,7 +222,7 @@ impl Begun {
         let export = ExportThread::start(sinks, settle(owner, directory))
             .during("starting the thread that writes the run folder")?;
         come_first();
-        // Else it counts as resident, for what was needed only once.
+        // Code that was needed only once would count as resident memory. Without success it does.
         let _ = guestscope_kernel::own_mappings::release_code();
         // From now on only probes in programs need a privilege.
         let work = Work { probes: fidelity != Fidelity::Procfs, signals: program.is_some() };

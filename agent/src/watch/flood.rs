@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// Most kinds of incidents that are told apart.
 const MOST_KINDS: usize = 1024;
 /// An hour, ns.
-const HOUR_NS: u64 = 3_600_000_000_000;
+pub(super) const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// Bounds on incidents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! Whether what is sent is taken: says when that changes, and not each second.
+//! Says when a receiver of spans or metrics stops taking them, and when it takes them again.
 
 use crate::{out, untrusted::Untrusted};
 
-/// Deliveries of one kind.
+/// The state of one receiver.
 #[derive(Debug)]
 pub(super) struct Taking {
     what: &'static str,

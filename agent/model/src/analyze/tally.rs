@@ -198,7 +198,7 @@ impl GroupTally {
     }
 }
 
-/// Latency of a request, split by account: phases on other threads take the place of its waits for them.
+/// Latency of a request by cause. What phases did on other threads has the place of its waits for others.
 pub fn request_split(request: &Request) -> Split {
     let mut split = whole_time(request);
     for queue in request.phases.iter().filter(|phase| phase.kind == PhaseKind::Queue) {

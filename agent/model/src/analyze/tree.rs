@@ -239,6 +239,8 @@ fn own_times(request: &Request, parents: &[usize]) -> (Vec<Split>, u128) {
     // the phase around it: for these the inner one is suspended while the outer one is on a CPU. So their
     // sums tell whether phases overlap, not their causes.
     let mut room: Vec<u128> = Vec::with_capacity(request.phases.len());
+    // Up to which time nested phases cover each: of two at the same time, one takes the place of its waits.
+    let mut covered: Vec<u64> = vec![0; request.phases.len()];
     let mut overlapping_ns = 0;
     for (index, (phase, &parent)) in request.phases.iter().zip(parents).enumerate() {
         let whole = Split::of(phase);
@@ -252,14 +254,18 @@ fn own_times(request: &Request, parents: &[usize]) -> (Vec<Split>, u128) {
         room[parent] = room[parent].saturating_sub(whole.total_ns());
         overlapping_ns += if beyond_ns > CLOCK_NS { beyond_ns } else { 0 };
         let taken = left[parent].take(&whole);
-        let own = left[parent].give_way(&whole, &taken);
+        let end_ns = phase.start_ns.saturating_add(phase.duration_ns);
+        let alone_ns = end_ns.saturating_sub(phase.start_ns.max(covered[parent]));
+        covered[parent] = covered[parent].max(end_ns);
+        let most_ns = u128::from(alone_ns).saturating_sub(taken.total_ns()) as u64;
+        let own = left[parent].give_way(&whole, &taken, most_ns);
         left.push(own);
     }
     (left, overlapping_ns)
 }
 
-/// A request's time by cause: that of its own thread, with what nested phases did on other threads in place
-/// of its waits for them, and without queues.
+/// A request's time by cause, without queues: that of its own thread, but what nested phases did on other
+/// threads has the place of its waits for others.
 pub(super) fn whole_time(request: &Request) -> Split {
     let whole = Split::of(request.root());
     if request.phases.len() == 1 {

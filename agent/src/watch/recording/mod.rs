@@ -74,8 +74,10 @@ impl Recording {
     pub(super) fn new(shared: Arc<Shared>, recorder: Recorder, keeper: Keeper) -> Self {
         let triggers = shared.config().triggers();
         let clock = ClockPair::now();
-        // Those of an agent before this one, as after a crash: the hour goes on.
-        let flood = Flood::after(shared.list().incidents.iter().filter_map(|one| kept_before(one, clock)));
+        // After a crash the hour of the agent before goes on.
+        let alike_ns = shared.config().incidents.alike_for.ns();
+        let before = |one| kept_before(one, clock, alike_ns);
+        let flood = Flood::after(shared.list().incidents.iter().filter_map(before));
         Self {
             shared,
             recorder,
@@ -376,9 +378,11 @@ impl Attendant for Recording {
 
     /// What waits for its end is kept as far as it came.
     fn end(&mut self, folder: &mut RunFolder) {
-        let waiting = std::mem::take(&mut self.pending);
+        let mut waiting = std::mem::take(&mut self.pending);
         if !waiting.is_empty() {
-            self.recorder.roll(folder, ClockPair::now());
+            let now = ClockPair::now();
+            waiting.iter_mut().for_each(|pending| pending.end_by(now.monotonic_ns));
+            self.recorder.roll(folder, now);
             self.hand_over(waiting);
         }
     }

@@ -6,7 +6,11 @@ use crate::{
     clock::ClockPair,
     folder::IncidentRecord,
     phase::{Ending, Request},
-    watch::{flood::Kind, shared::Listed, values::Time},
+    watch::{
+        flood::{HOUR_NS, Kind},
+        shared::Listed,
+        values::Time,
+    },
 };
 
 /// Time after the end of what is kept until it is gathered: rows are in the folder by then, ns.
@@ -47,6 +51,11 @@ impl Pending {
         now_ns.saturating_sub(self.last_ns) >= PATIENCE_NS
     }
 
+    /// Nothing is recorded from then on.
+    pub(super) fn end_by(&mut self, now_ns: u64) {
+        self.record.to_ns = self.record.to_ns.min(now_ns).max(self.record.from_ns);
+    }
+
     /// The time in which its rows were written, CLOCK_MONOTONIC, ns: some after the end of what they tell.
     pub(super) fn written_ns(&self) -> (u64, u64) {
         (self.record.from_ns, self.last_ns.saturating_add(PATIENCE_NS))
@@ -85,19 +94,20 @@ impl Noticed {
     }
 }
 
-/// Its place in the list, noticed now.
+/// What the list of incidents has of it, as of now.
 pub(super) fn listed(record: &IncidentRecord, now: ClockPair) -> Listed {
     let IncidentRecord { at, trigger, request, duration_ns, typical_ns, cause, .. } = record.clone();
     let at_ns = now.wall_ns;
     Listed { at, at_ns, trigger, request, duration_ns, typical_ns, cause, ..Listed::default() }
 }
 
-/// Kind, time by this boot's CLOCK_MONOTONIC, ns, and number of an incident that was kept: those that count
-/// for [`Flood`](crate::watch::flood::Flood). What was before the boot was at 0.
-pub(super) fn kept_before(one: &Listed, now: ClockPair) -> Option<(Kind, u64, u64)> {
+/// Kind, time by this boot's CLOCK_MONOTONIC, ns, and number of an incident that an earlier agent kept, if it
+/// still counts for [`Flood`](crate::watch::flood::Flood). One from before the boot has the time 0.
+pub(super) fn kept_before(one: &Listed, now: ClockPair, alike_ns: u64) -> Option<(Kind, u64, u64)> {
     let age_ns = now.wall_ns.checked_sub(one.at_ns)?;
     let kind = Kind { request: one.request.clone(), cause: one.cause.clone(), trigger: one.trigger.clone() };
-    let counts = one.at_ns > 0 && !one.folder.is_empty() && one.trigger != STRETCH_TRIGGER;
+    let is_recent = age_ns <= HOUR_NS.max(alike_ns);
+    let counts = is_recent && one.at_ns > 0 && !one.folder.is_empty() && one.trigger != STRETCH_TRIGGER;
     counts.then(|| (kind, now.monotonic_ns.saturating_sub(age_ns), one.number))
 }
 
@@ -178,5 +188,29 @@ mod tests {
         let mut request = Sample { name, ..Sample::new(1, S, vec![Step::Spend(Account::Cpu, S)]) }.build();
         request.phases[0].ending = ending;
         assert_eq!(may_be_noticed(&request), expected);
+    }
+
+    /// The guest booted half a minute ago.
+    #[rstest]
+    #[case::a_minute_ago(60, "slow", true)]
+    #[case::an_hour_ago(3_600, "slow", true)]
+    #[case::last_month(30 * 86_400, "slow", false)]
+    #[case::a_stretch(60, STRETCH_TRIGGER, false)]
+    fn incidents_of_an_earlier_agent_count_for_an_hour(
+        #[case] age_s: u64,
+        #[case] trigger: &str,
+        #[case] counts: bool,
+    ) {
+        let now = ClockPair { monotonic_ns: 30 * S, wall_ns: 1_800_000_000 * S };
+        let at_ns = now.wall_ns - age_s * S;
+        let (trigger, folder) = (trigger.to_owned(), "/incidents/one".to_owned());
+        let one = Listed { number: 7, at_ns, trigger, folder, ..Listed::default() };
+        let kept = kept_before(&one, now, 600 * S).map(|(_, at_ns, number)| (at_ns, number));
+        assert_eq!(kept, counts.then_some((0, 7)));
+        assert_eq!(
+            kept_before(&Listed { folder: String::new(), ..one }, now, 600 * S),
+            None,
+            "it was not kept"
+        );
     }
 }

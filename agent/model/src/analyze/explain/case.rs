@@ -130,7 +130,8 @@ pub struct Sampled {
 /// State needed to find the part that a wait belongs to.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Trail {
-    /// Place of each of the phases above; `own`: their events, until the usual numbers are known.
+    /// Place of each of the phases above; `own`, `meanwhile_ns`: their events, and CPU time of other threads of
+    /// the process, until the usual numbers are known.
     places: Vec<PlaceId>,
     /// Phases by their `id`, as places in the list above.
     phase_of: HashMap<u64, usize>,
@@ -141,10 +142,8 @@ struct Trail {
     tids: Vec<u32>,
     queued_ns: u64,
     duration_ns: u64,
-    /// See `places`.
     own: HashMap<PlaceId, Events>,
-    /// CPU time of other threads of its process, ns.
-    meanwhile_ns: u64,
+    meanwhile_ns: HashMap<PlaceId, u64>,
 }
 
 impl Case {
@@ -235,9 +234,11 @@ impl Case {
     pub(super) fn compare(&mut self, usual: &Usual) {
         let Self { phases, trail, .. } = self;
         let nothing = [0; crate::phase::COUNTS];
-        let meanwhile = Meanwhile { ns: trail.meanwhile_ns, typical_ns: usual.meanwhile_ns() };
+        let rate = usual.meanwhile_rate();
         for (phase, place) in phases.iter_mut().zip(&trail.places) {
             let own = trail.own.get(place).unwrap_or(&nothing);
+            let ns = trail.meanwhile_ns.get(place).copied().unwrap_or(0);
+            let beside = Meanwhile { ns, typical_ns: usual.meanwhile_ns(*place) };
             for part in &mut phase.parts {
                 let compared = counts::relevant(part.cause).iter().map(|&metric| Compared {
                     metric,
@@ -246,10 +247,10 @@ impl Case {
                 });
                 part.evidence.counts = compared.filter(|one| one.count > 0 || one.typical > 0.0).collect();
                 part.evidence.sampled = sampled(part, own, usual, *place);
-                part.evidence.meanwhile = meanwhile::beside(part.cause, part.excess_ns, meanwhile);
+                part.evidence.meanwhile = meanwhile::beside(part.cause, part.excess_ns, beside, rate);
             }
         }
-        (trail.own, trail.places) = (HashMap::new(), Vec::new());
+        (trail.own, trail.meanwhile_ns, trail.places) = Default::default();
     }
 
     /// A long wait of one of its own threads.
@@ -322,9 +323,9 @@ impl Case {
         for (wait, holder) in self.locks.settle() {
             self.add_blamed(&wait, holder.as_ref());
         }
-        let parts = self.phases.iter_mut().flat_map(|phase| &mut phase.parts);
-        for Evidence { waits, helpers, .. } in parts.map(|part| &mut part.evidence) {
-            waits.iter_mut().for_each(Waits::settle);
+        for part in self.phases.iter_mut().flat_map(|phase| &mut phase.parts) {
+            let Evidence { waits, helpers, .. } = &mut part.evidence;
+            *waits = waits.take().and_then(|waits| waits.settled(part.cause, part.ns));
             helped::settle(helpers);
         }
     }
@@ -366,7 +367,7 @@ impl Trail {
         let root = request.root();
         let queued_ns = latency_ns(request).saturating_sub(root.duration_ns);
         let (spans, duration_ns) = (spans.collect(), root.duration_ns);
-        let meanwhile_ns = meanwhile::of(request);
+        let meanwhile_ns = meanwhile::own(request, located);
         Self { places, phase_of, spans, tids, queued_ns, duration_ns, own, meanwhile_ns }
     }
 }

@@ -47,16 +47,21 @@ pub(super) struct Usual {
     requests: u64,
     by_place: HashMap<PlaceId, [u128; COUNTS]>,
     /// CPU time of the other threads of their processes, ns.
-    meanwhile_ns: u128,
+    meanwhile_ns: HashMap<PlaceId, u128>,
+    /// Latency of a typical request, ns.
+    latency_ns: u64,
 }
 
 impl Usual {
-    pub(super) fn new(requests: u64) -> Self {
-        Self { requests, by_place: HashMap::new(), meanwhile_ns: 0 }
+    /// Of so many requests, with this latency in the mean, ns.
+    pub(super) fn new(requests: u64, latency_ns: u64) -> Self {
+        Self { requests, by_place: HashMap::new(), meanwhile_ns: HashMap::new(), latency_ns }
     }
 
-    pub(super) fn add(&mut self, own: &HashMap<PlaceId, Events>, meanwhile_ns: u64) {
-        self.meanwhile_ns += u128::from(meanwhile_ns);
+    pub(super) fn add(&mut self, own: &HashMap<PlaceId, Events>, meanwhile_ns: &HashMap<PlaceId, u64>) {
+        for (&place, &ns) in meanwhile_ns {
+            *self.meanwhile_ns.entry(place).or_default() += u128::from(ns);
+        }
         for (&place, events) in own {
             let sums = self.by_place.entry(place).or_insert([0; COUNTS]);
             for (sum, &event) in sums.iter_mut().zip(events) {
@@ -72,9 +77,15 @@ impl Usual {
         if mean < NONE { 0.0 } else { mean }
     }
 
-    /// The mean of the CPU time of the other threads of their processes, ns.
-    pub(super) fn meanwhile_ns(&self) -> f64 {
-        self.meanwhile_ns as f64 / self.requests.max(1) as f64
+    /// The mean of the CPU time of the other threads of their processes at a place, ns.
+    pub(super) fn meanwhile_ns(&self, place: PlaceId) -> f64 {
+        self.meanwhile_ns.get(&place).map_or(0.0, |ns| *ns as f64 / self.requests.max(1) as f64)
+    }
+
+    /// How long these threads ran beside one nanosecond of a request.
+    pub(super) fn meanwhile_rate(&self) -> f64 {
+        let all_ns = self.meanwhile_ns.values().sum::<u128>() as f64;
+        all_ns / (self.requests.max(1) as f64 * self.latency_ns.max(1) as f64)
     }
 
     /// Number of requests behind the means.

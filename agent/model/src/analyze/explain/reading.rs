@@ -39,7 +39,7 @@ impl Reading {
         Self {
             ids: HashSet::new(),
             number: None,
-            usual: Usual::new(kind.typical.requests),
+            usual: Usual::new(kind.typical.requests, kind.typical.latency_ns),
             tails: Vec::new(),
             cases: Vec::new(),
         }
@@ -70,7 +70,7 @@ impl Reading {
         if is_usual || is_chosen {
             let own = counts::own(request, &located);
             if is_usual {
-                self.usual.add(&own, meanwhile::of(request));
+                self.usual.add(&own, &meanwhile::own(request, &located));
             }
             if is_chosen {
                 let excess = split_of(request, &located);

@@ -9,7 +9,10 @@ use guestscope_contract::Account;
 
 use crate::phase::{Holder, Wait};
 
-use super::culprit::{Culprit, Guilt};
+use super::{
+    super::{cause::Cause, split::FOR_OTHERS},
+    culprit::{Culprit, Guilt},
+};
 
 /// System calls that are distinguished.
 const CALLS: usize = 8;
@@ -20,6 +23,9 @@ const CULPRITS: usize = 32;
 /// A wait shorter than its account's time divided by this is not counted: every wake-up takes some
 /// microseconds to reach a CPU, and three waits that matter must not become hundreds.
 const MATTERS: u64 = 200;
+/// Waits may be longer than their part's time by its part of so many, and by this, ns.
+const SLACK: u64 = 4;
+const SLACK_NS: u64 = 100_000;
 
 /// The waits on one culprit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +159,15 @@ impl Waits {
         }
         self.calls.sort_by_key(|call| Reverse(call.ns));
         settle(&mut self.by);
+    }
+
+    /// The same, for a part of this cause with this time, ns. None if they are much longer than it: phases on
+    /// other threads have the place of some of them, and which ones is not known.
+    pub(super) fn settled(mut self, cause: Cause, ns: u64) -> Option<Self> {
+        let is_for_others = FOR_OTHERS.iter().any(|account| cause == Cause::Account(*account));
+        let most_ns = ns.saturating_add(ns / SLACK).saturating_add(SLACK_NS);
+        self.settle();
+        (!is_for_others || self.total_ns <= most_ns).then_some(self)
     }
 }
 

@@ -4,6 +4,7 @@
 //! and subtracts; it does not know phases. Beside the time lies how long helpers were kept from running: no
 //! part of the time, it names the excess that it coincides with.
 
+mod moved;
 mod parts;
 
 use guestscope_contract::{Account, SAMPLES_PER_S, metrics::Quantity};
@@ -125,33 +126,6 @@ impl Split {
         let taken = self.zip(wanted, u64::min);
         *self = self.zip(&taken, |mine, taken| mine - taken);
         taken
-    }
-
-    /// The time of a nested phase, of which `taken` came out of this one: with the rest of its time on
-    /// threads, as far as this one waited for others, the largest accounts first. That much passes over to
-    /// it; the numbers beside the time are then its own, since they are of the same threads.
-    pub(super) fn give_way(&mut self, nested: &Split, taken: &Split) -> Split {
-        let mut whole = *taken;
-        let mut is_moved = false;
-        let rest = |account: &Account| nested.accounts[*account as usize] - taken.accounts[*account as usize];
-        let mut by_rest = Account::ALL;
-        by_rest.sort_by_key(|account| std::cmp::Reverse(rest(account)));
-        for account in by_rest {
-            let mut left = rest(&account);
-            for waited in FOR_OTHERS {
-                let waited = &mut self.accounts[waited as usize];
-                let passes = left.min(*waited);
-                *waited -= passes;
-                left -= passes;
-                whole.accounts[account as usize] += passes;
-                is_moved |= passes > 0;
-            }
-        }
-        if is_moved {
-            let Self { accounts, suspended, queue, handoff, .. } = whole;
-            whole = Self { accounts, suspended, queue, handoff, ..*nested };
-        }
-        whole
     }
 
     /// The excess over a typical one by cause: the numbers add up to the difference of both. A pause is taken

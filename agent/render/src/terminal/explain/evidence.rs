@@ -53,10 +53,10 @@ pub(super) fn about(part: &Part, words: &Words<'_>, is_unusual: bool) -> String 
     clauses.join("; ")
 }
 
-/// `meanwhile other threads of its process ran for 214 ms instead of 1.20 ms`.
+/// `its share of what other threads of its process ran meanwhile: 214 ms instead of 1.20 ms`.
 fn meanwhile(Meanwhile { ns, typical_ns }: Meanwhile) -> String {
     let (ran, usual) = (duration(ns), duration(typical_ns as u64));
-    format!("meanwhile other threads of its process ran for {ran} instead of {usual}")
+    format!("its share of what other threads of its process ran meanwhile: {ran} instead of {usual}")
 }
 
 /// Evidence for causes without waits.

@@ -137,14 +137,14 @@ fn helped(ns: u64) -> String {
         Sample::new(number, number * 60_000_000 + 1_000_000_000, steps).build()
     };
     let mut requests: Vec<Request> = (0..40).map(one).collect();
-    requests[39].phases[0].helpers.accounts.0[Account::Cpu as usize] = ns;
+    requests[39].phases.iter_mut().for_each(|phase| phase.helpers.accounts.0[Account::Cpu as usize] = ns);
     let explanation = explained(&requests, Vec::new(), Wanted::Slowest(1));
     render_explanation(&explanation, &facts(), Style { width: 400, ..UNICODE })
 }
 
 #[test]
 fn own_threads_that_ran_meanwhile_are_told_where_they_ran_for_long() {
-    let clause = "meanwhile other threads of its process ran for 8.00 ms instead of 0 ns";
+    let clause = "its share of what other threads of its process ran meanwhile: 8.00 ms instead of 0 ns";
     assert!(helped(8_000_000).contains(clause), "{}", helped(8_000_000));
     assert!(!helped(4_000_000).contains("meanwhile"), "{}", helped(4_000_000));
 }

@@ -7,9 +7,14 @@ use crate::analyze::advice;
 /// in those, and for so long in the others, ns.
 fn helped(account: Account, slow_ns: u64, usual_ns: u64) -> Vec<Request> {
     let mut requests = run_with(account, 10_000_000);
+    // The phase that waits, and those around it.
+    let waits = |at: &usize| requests[94].phases[*at].accounts.get(account) >= 10_000_000;
+    let waiting: Vec<usize> = (0..requests[94].phases.len()).filter(waits).collect();
     for (number, request) in requests.iter_mut().enumerate() {
         let ns = if number % 10 == 4 { slow_ns } else { usual_ns };
-        request.phases[0].helpers.accounts.0[Account::Cpu as usize] = ns;
+        for &at in &waiting {
+            request.phases[at].helpers.accounts.0[Account::Cpu as usize] = ns;
+        }
     }
     requests
 }
@@ -20,6 +25,8 @@ fn helped(account: Account, slow_ns: u64, usual_ns: u64) -> Vec<Request> {
 #[case::less_than_half(Account::Poll, 4_900_000, 0, None)]
 #[case::nobody_computes(Account::Poll, 0, 0, None)]
 #[case::as_always(Account::Poll, 9_000_000, 9_000_000, None)]
+// It computes all the time.
+#[case::all_the_time(Account::Poll, 90_000_000, 80_000_000, None)]
 #[case::a_wait_for_a_disk(Account::BlockIo, 9_000_000, 0, None)]
 fn a_wait_for_others_may_be_for_a_thread_of_its_own_process(
     #[case] account: Account,
