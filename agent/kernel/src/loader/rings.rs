@@ -1,7 +1,8 @@
 //! Memory of the rings' mappings.
 //!
 //! The kernel maps a ring's data twice, one copy behind the other, so that a record across the end is read in
-//! one piece, and enters all pages into the page table at once: they count twice in the resident set. Of the second copy nothing is read beyond the longest record.
+//! one piece, and enters all pages into the page table at once: they count twice in the resident set. Of the
+//! second copy nothing is read beyond the longest record.
 
 use std::{fs, io};
 

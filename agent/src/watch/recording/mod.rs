@@ -381,7 +381,9 @@ impl Attendant for Recording {
         let mut waiting = std::mem::take(&mut self.pending);
         if !waiting.is_empty() {
             let now = ClockPair::now();
-            waiting.iter_mut().for_each(|pending| pending.end_by(now.monotonic_ns));
+            for pending in &mut waiting {
+                pending.end_by(now.monotonic_ns);
+            }
             self.recorder.roll(folder, now);
             self.hand_over(waiting);
         }

@@ -130,8 +130,8 @@ pub struct Sampled {
 /// State needed to find the part that a wait belongs to.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Trail {
-    /// Place of each of the phases above; `own`, `meanwhile_ns`: their events, and CPU time of other threads of
-    /// the process, until the usual numbers are known.
+    /// Place of each of the phases above; `own`, `meanwhile_ns`: their events, and CPU time of other threads
+    /// of the process, until the usual numbers are known.
     places: Vec<PlaceId>,
     /// Phases by their `id`, as places in the list above.
     phase_of: HashMap<u64, usize>,

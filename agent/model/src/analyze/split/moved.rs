@@ -1,19 +1,19 @@
 //! Time of phases on other threads than the phase around them.
 //!
-//! Such a phase has time that its parent never had, while the parent waits for it: an event loop in poll while a
-//! worker computes. Exact sums: what the parent loses is what the nested phase gets.
+//! Such a phase has time that its parent never had, while the parent waits for it: an event loop in poll
+//! while a worker computes. Exact sums: what the parent loses is what the nested phase gets.
 
 use guestscope_contract::ACCOUNTS;
 
 use super::{FOR_OTHERS, Split};
 
 impl Split {
-    /// The time of a nested phase, of which `taken` came out of this one: with the rest of its time on threads,
-    /// up to `most_ns`, in place of this one's waits for others. Which accounts and which waits that is, is not
-    /// known: all of them in proportion.
+    /// The time of a nested phase, of which `taken` came out of this one: with the rest of its time on
+    /// threads, up to `most_ns`, in place of this one's waits for others. Which accounts and which waits that
+    /// is, is not known: all of them in proportion.
     ///
-    /// Numbers beside the time go along in the same part. Those that `taken` took from this one were of another
-    /// thread, and come back; the guest's pauses are the same for both.
+    /// Numbers beside the time go along in the same part. Those that `taken` took from this one were of
+    /// another thread, and come back; the guest's pauses are the same for both.
     pub(in crate::analyze) fn give_way(&mut self, nested: &Split, taken: &Split, most_ns: u64) -> Split {
         if nested.accounts == taken.accounts {
             return *taken;
