@@ -130,8 +130,7 @@ pub struct Sampled {
 /// State needed to find the part that a wait belongs to.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Trail {
-    /// Place of each of the phases above; `own`, `meanwhile_ns`: their events, and CPU time of other threads
-    /// of the process, until the usual numbers are known.
+    /// Place of each of the phases above; `own`: their events, until the usual numbers are known.
     places: Vec<PlaceId>,
     /// Phases by their `id`, as places in the list above.
     phase_of: HashMap<u64, usize>,
@@ -142,8 +141,8 @@ struct Trail {
     tids: Vec<u32>,
     queued_ns: u64,
     duration_ns: u64,
+    /// See `places`.
     own: HashMap<PlaceId, Events>,
-    meanwhile_ns: HashMap<PlaceId, u64>,
 }
 
 impl Case {
@@ -233,12 +232,10 @@ impl Case {
     /// Compares counts and samples with the usual ones.
     pub(super) fn compare(&mut self, usual: &Usual) {
         let Self { phases, trail, .. } = self;
-        let nothing = [0; crate::phase::COUNTS];
         let rate = usual.meanwhile_rate();
         for (phase, place) in phases.iter_mut().zip(&trail.places) {
-            let own = trail.own.get(place).unwrap_or(&nothing);
-            let ns = trail.meanwhile_ns.get(place).copied().unwrap_or(0);
-            let beside = Meanwhile { ns, typical_ns: usual.meanwhile_ns(*place) };
+            let own = trail.own.get(place).unwrap_or(&Events::NONE);
+            let beside = Meanwhile { ns: own.meanwhile_ns, typical_ns: usual.meanwhile_ns(*place) };
             for part in &mut phase.parts {
                 let compared = counts::relevant(part.cause).iter().map(|&metric| Compared {
                     metric,
@@ -250,7 +247,7 @@ impl Case {
                 part.evidence.meanwhile = meanwhile::beside(part.cause, part.excess_ns, beside, rate);
             }
         }
-        (trail.own, trail.meanwhile_ns, trail.places) = Default::default();
+        (trail.own, trail.places) = (HashMap::new(), Vec::new());
     }
 
     /// A long wait of one of its own threads.
@@ -367,8 +364,7 @@ impl Trail {
         let root = request.root();
         let queued_ns = latency_ns(request).saturating_sub(root.duration_ns);
         let (spans, duration_ns) = (spans.collect(), root.duration_ns);
-        let meanwhile_ns = meanwhile::own(request, located);
-        Self { places, phase_of, spans, tids, queued_ns, duration_ns, own, meanwhile_ns }
+        Self { places, phase_of, spans, tids, queued_ns, duration_ns, own }
     }
 }
 

@@ -7,15 +7,38 @@ use std::collections::HashMap;
 
 use guestscope_contract::Account;
 
-use crate::phase::{COUNTS, Metric, PhaseKind, Request};
+use crate::phase::{COUNTS, Metric, Phase, PhaseKind, Request};
 
 use super::super::{
     cause::{Cause, Overlay},
     tree::{Located, PlaceId},
 };
 
-/// Events in the order of [`Metric::ALL`].
-pub(super) type Events = [u64; COUNTS];
+/// What is counted of phases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Events {
+    /// In the order of [`Metric::ALL`].
+    counts: [u64; COUNTS],
+    /// CPU time of the other threads of the process, ns; with other requests in flight, an equal share of it.
+    pub(super) meanwhile_ns: u64,
+}
+
+impl Events {
+    /// Nothing.
+    pub(super) const NONE: Self = Self { counts: [0; COUNTS], meanwhile_ns: 0 };
+
+    fn of(phase: &Phase) -> Self {
+        Self { counts: phase.counts.to_array(), meanwhile_ns: phase.helpers.accounts.get(Account::Cpu) }
+    }
+
+    /// Applies a function to each number of two.
+    fn zip(&mut self, other: &Self, f: impl Fn(u64, u64) -> u64) {
+        let mine = self.counts.iter_mut().chain([&mut self.meanwhile_ns]);
+        let theirs = other.counts.iter().chain([&other.meanwhile_ns]);
+        mine.zip(theirs).for_each(|(mine, theirs)| *mine = f(*mine, *theirs));
+    }
+}
+
 /// Means below this count as none: one event in so many requests says nothing about the next one.
 const NONE: f64 = 0.000_5;
 
@@ -24,67 +47,66 @@ const NONE: f64 = 0.000_5;
 pub(super) fn own(request: &Request, located: &Located) -> HashMap<PlaceId, Events> {
     let mut left: Vec<Events> = Vec::with_capacity(request.phases.len());
     for (index, (phase, &parent)) in request.phases.iter().zip(&located.parents).enumerate() {
-        let whole = phase.counts.to_array();
+        let whole = Events::of(phase);
         if index > 0 && phase.kind != PhaseKind::Queue {
-            for (outer, inner) in left[parent].iter_mut().zip(whole) {
-                *outer = outer.saturating_sub(inner);
-            }
+            left[parent].zip(&whole, u64::saturating_sub);
         }
         left.push(whole);
     }
     let mut by_place: HashMap<PlaceId, Events> = HashMap::new();
     for (&place, events) in located.places.iter().zip(left) {
-        let sums = by_place.entry(place).or_insert([0; COUNTS]);
-        for (sum, event) in sums.iter_mut().zip(events) {
-            *sum = sum.saturating_add(event);
-        }
+        by_place.entry(place).or_insert(Events::NONE).zip(&events, u64::saturating_add);
     }
     by_place
+}
+
+/// Sums of events over requests.
+#[derive(Clone, Copy)]
+struct Sums {
+    counts: [u128; COUNTS],
+    meanwhile_ns: u128,
 }
 
 /// Events of the requests in the middle half.
 pub(super) struct Usual {
     requests: u64,
-    by_place: HashMap<PlaceId, [u128; COUNTS]>,
-    /// CPU time of the other threads of their processes, ns.
-    meanwhile_ns: HashMap<PlaceId, u128>,
+    by_place: HashMap<PlaceId, Sums>,
     /// Latency of a typical request, ns.
     latency_ns: u64,
 }
 
 impl Usual {
-    /// Of so many requests, with this latency in the mean, ns.
+    /// For this number of requests, whose mean latency is this, ns.
     pub(super) fn new(requests: u64, latency_ns: u64) -> Self {
-        Self { requests, by_place: HashMap::new(), meanwhile_ns: HashMap::new(), latency_ns }
+        Self { requests, by_place: HashMap::new(), latency_ns }
     }
 
-    pub(super) fn add(&mut self, own: &HashMap<PlaceId, Events>, meanwhile_ns: &HashMap<PlaceId, u64>) {
-        for (&place, &ns) in meanwhile_ns {
-            *self.meanwhile_ns.entry(place).or_default() += u128::from(ns);
-        }
+    pub(super) fn add(&mut self, own: &HashMap<PlaceId, Events>) {
         for (&place, events) in own {
-            let sums = self.by_place.entry(place).or_insert([0; COUNTS]);
-            for (sum, &event) in sums.iter_mut().zip(events) {
+            let sums = self.by_place.entry(place).or_insert(Sums { counts: [0; COUNTS], meanwhile_ns: 0 });
+            for (sum, &event) in sums.counts.iter_mut().zip(&events.counts) {
                 *sum += u128::from(event);
             }
+            sums.meanwhile_ns += u128::from(events.meanwhile_ns);
         }
     }
 
     /// The mean of one count at a place.
     pub(super) fn mean(&self, place: PlaceId, metric: Metric) -> f64 {
-        let sum = self.by_place.get(&place).map_or(0, |sums| sums[metric as usize]);
+        let sum = self.by_place.get(&place).map_or(0, |sums| sums.counts[metric as usize]);
         let mean = sum as f64 / self.requests.max(1) as f64;
         if mean < NONE { 0.0 } else { mean }
     }
 
     /// The mean of the CPU time of the other threads of their processes at a place, ns.
     pub(super) fn meanwhile_ns(&self, place: PlaceId) -> f64 {
-        self.meanwhile_ns.get(&place).map_or(0.0, |ns| *ns as f64 / self.requests.max(1) as f64)
+        let sum = self.by_place.get(&place).map_or(0, |sums| sums.meanwhile_ns);
+        sum as f64 / self.requests.max(1) as f64
     }
 
     /// How long these threads ran beside one nanosecond of a request.
     pub(super) fn meanwhile_rate(&self) -> f64 {
-        let all_ns = self.meanwhile_ns.values().sum::<u128>() as f64;
+        let all_ns = self.by_place.values().map(|sums| sums.meanwhile_ns).sum::<u128>() as f64;
         all_ns / (self.requests.max(1) as f64 * self.latency_ns.max(1) as f64)
     }
 
@@ -96,7 +118,7 @@ impl Usual {
 
 /// One count of these.
 pub(super) const fn event(events: &Events, metric: Metric) -> u64 {
-    events[metric as usize]
+    events.counts[metric as usize]
 }
 
 const MOVES: [Metric; 5] = [

@@ -1,16 +1,7 @@
 //! What the other threads of a request's process did while it waited: an event loop, for instance, waits in
 //! poll while a worker computes the answer, and other connections end most of these waits.
 
-use std::collections::HashMap;
-
-use guestscope_contract::Account;
-
-use super::super::{
-    cause::Cause,
-    split::FOR_OTHERS,
-    tree::{Located, PlaceId},
-};
-use crate::phase::Request;
+use super::super::{cause::Cause, split::FOR_OTHERS};
 
 /// CPU time of the other threads of its process during a phase, without nested phases; with other requests in
 /// flight, an equal share of it.
@@ -20,24 +11,6 @@ pub struct Meanwhile {
     pub ns: u64,
     /// The mean in the typical one, ns.
     pub typical_ns: f64,
-}
-
-/// That of a request by place, ns.
-pub(super) fn own(request: &Request, located: &Located) -> HashMap<PlaceId, u64> {
-    let mut left: Vec<u64> = Vec::with_capacity(request.phases.len());
-    for (index, (phase, &parent)) in request.phases.iter().zip(&located.parents).enumerate() {
-        let whole = phase.helpers.accounts.get(Account::Cpu);
-        if index > 0 {
-            left[parent] = left[parent].saturating_sub(whole);
-        }
-        left.push(whole);
-    }
-    let mut by_place: HashMap<PlaceId, u64> = HashMap::new();
-    for (&place, ns) in located.places.iter().zip(left) {
-        let sum = by_place.entry(place).or_default();
-        *sum = sum.saturating_add(ns);
-    }
-    by_place
 }
 
 /// Whether that may be what a part of this cause and excess, ns, waited for: half of what a wait for others

@@ -19,7 +19,6 @@ use super::{
     case::Case,
     counts::{self, Usual},
     explained::{Explained, SAME_NUMBER, Wanted},
-    meanwhile,
     tail::TailTally,
 };
 
@@ -70,7 +69,7 @@ impl Reading {
         if is_usual || is_chosen {
             let own = counts::own(request, &located);
             if is_usual {
-                self.usual.add(&own, &meanwhile::own(request, &located));
+                self.usual.add(&own);
             }
             if is_chosen {
                 let excess = split_of(request, &located);
