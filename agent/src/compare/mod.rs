@@ -28,7 +28,7 @@ pub use error::Refusal;
 pub use failed::CompareError;
 pub use jaeger::JaegerError;
 pub(crate) use read::each_in_parallel;
-pub(crate) use sources::paths as find;
+pub(crate) use sources::paths;
 pub use work::Work;
 
 use self::{

@@ -44,8 +44,8 @@ impl Hint for RanksError {
         match self {
             RanksError::Refused(error) => error.hint(),
             RanksError::NoCollectives { .. } => Some(
-                "observe the training with `guestscope run --phase nccl` (or `attach --phase nccl`), which makes \
-                 phases of NCCL's collectives"
+                "observe the training with `guestscope run --phase nccl` (or `attach --phase nccl`), which \
+                 makes phases of NCCL's collectives"
                     .to_owned(),
             ),
             RanksError::OneRank { .. } => {

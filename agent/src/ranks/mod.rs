@@ -18,7 +18,7 @@ use crate::{
         Needs,
         ranks::{Judged, Observed, Ranks, Terms},
     },
-    compare::{Refusal, find},
+    compare::{self, Refusal},
     folder::{self, Folder, Manifest, State},
     health::Fidelity,
     out,
@@ -73,7 +73,7 @@ pub fn run(arguments: &RanksArguments) -> Result<i32, RanksError> {
 
 /// The folders that can be read, each run once; for the others the reason is printed.
 fn sources(arguments: &RanksArguments) -> Result<(Vec<Source>, Clocks), RanksError> {
-    let found = find(&arguments.folders)?;
+    let found = compare::paths(&arguments.folders)?;
     if let Some(one) = found.get(MOST_FOLDERS) {
         return Err(Refusal::TooManyFolders(one.clone()).into());
     }

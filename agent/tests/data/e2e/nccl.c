@@ -1,6 +1,7 @@
-/* A library with NCCL's names, whose collective lasts until all processes have come; with PROGRAM, a process of a training:
-   `train LIBRARY NOTE RANK RANKS STEPS HOW`. It says NOTE.ready.RANK and begins when there is NOTE.go. Each step sleeps 10 ms; rank 1
-   in addition sleeps (HOW `sleep`) or computes (`cpu`) for 8 ms; with `turns` the ranks sleep so long in turns. */
+/* A library with NCCL's names, whose collective lasts until all processes have come; with PROGRAM, a process
+   of a training: `train LIBRARY NOTE RANK RANKS STEPS HOW`. It says NOTE.ready.RANK and begins when there is
+   NOTE.go. Each step sleeps 10 ms; rank 1 in addition sleeps (HOW `sleep`) or computes (`cpu`) for 8 ms; with
+   `turns` the ranks sleep so long in turns. */
 #include <stdatomic.h>
 #ifndef PROGRAM
 #include <limits.h>
@@ -71,7 +72,8 @@ int main(int count, char **words) {
     fclose(fopen(path, "w"));
     snprintf(path, sizeof path, "%s.go", words[2]);
     while (access(path, F_OK)) usleep(10000);
-    int (*init)(void **, int, void *, int) = (int (*)(void **, int, void *, int))dlsym(library, "ncclCommInitRank");
+    int (*init)(void **, int, void *, int) =
+        (int (*)(void **, int, void *, int))dlsym(library, "ncclCommInitRank");
     all_reduce = (int (*)(void *, int))dlsym(library, "ncclAllReduce");
     if (init(&comm, ranks, meeting, rank)) return 3;
     for (long number = 0; number < atol(words[5]); number++) train_step(number);

@@ -43,29 +43,30 @@ pub(super) fn judged(name: usize, processes: &[Process], terms: &Terms) -> Optio
     }
     let ranks: Vec<usize> = lists.iter().map(|list| list.rank).collect();
     let arrivals = arrivals(&ranks, &matched.calls);
-    let mut verdict = verdict(&arrivals, calls, between_ns, apart_ns);
+    let verdict = verdict(&arrivals, calls, between_ns, apart_ns);
+    let mut collective = Collective { arrivals, ..nothing(verdict, calls) };
     if let Verdict::Late(rank) = verdict
         && !matched.is_certain
     {
-        let margin_ns = arrivals.iter().find(|one| one.rank == rank).map_or(0, |one| one.margin_ns);
+        let margin_ns = collective.arrival(rank).map_or(0, |one| one.margin_ns);
         if !is_late_in_its_step(name, rank, margin_ns, &lists, processes) {
-            verdict = Verdict::Ambiguous(rank);
+            collective.verdict = Verdict::Ambiguous(rank);
         }
     }
-    Some(Collective { arrivals, verdict, ..nothing(Verdict::Even, calls) })
+    Some(collective)
 }
 
 /// The calls of a process; none if it made none.
 fn list<'a>(name: usize, rank: usize, process: &'a Process, terms: &Terms) -> Option<List<'a>> {
     let calls = Some(process.calls[name].as_slice()).filter(|calls| !calls.is_empty())?;
     let folder = process.folder();
-    let Observed { is_from_start, is_whole, .. } = terms.folders.get(folder).copied().unwrap_or_default();
+    let Observed { is_from_start, is_whole, .. } = terms.of(process);
     Some(List { rank, folder, calls, is_from_start, is_from_first: process.is_from_first(), is_whole })
 }
 
 /// How far the clocks of these processes can be apart, ns: not at all if it is one.
 fn apart_ns(lists: &[List<'_>], processes: &[Process], terms: &Terms) -> u64 {
-    let mut clocks = lists.iter().filter_map(|list| processes.get(list.rank)).map(|one| terms.clock(one));
+    let mut clocks = lists.iter().filter_map(|list| processes.get(list.rank)).map(|one| terms.of(one).clock);
     let first = clocks.next();
     if clocks.all(|clock| Some(clock) == first) { 0 } else { terms.apart_ns }
 }
@@ -105,7 +106,7 @@ struct Come {
     latest: i64,
     /// The latest but one.
     next: i64,
-    /// Of all of them.
+    /// All of them, added up.
     sum: i128,
 }
 
@@ -129,7 +130,7 @@ impl Come {
     }
 }
 
-/// How each came to these calls: of each list as many.
+/// How each came to these calls, which are equally many of each.
 fn arrivals(ranks: &[usize], lists: &[&[Call]]) -> Vec<Arrival> {
     let calls = lists.first().map_or(0, |calls| calls.len());
     let others = lists.len().saturating_sub(1).max(1) as i128;

@@ -73,10 +73,9 @@ impl Ranks {
         processes.iter_mut().flat_map(|process| &mut process.calls).for_each(|calls| calls.sort_unstable());
         let judged = |at: usize| arrivals::judged(at, &processes, terms);
         let collectives: Vec<Collective> = (0..COLLECTIVES.len()).filter_map(judged).collect();
-        let folder = |process: &Process| terms.folders.get(process.folder()).copied().unwrap_or_default();
-        let is_coarse = processes.iter().any(|process| folder(process).is_coarse);
+        let is_coarse = processes.iter().any(|process| terms.of(process).is_coarse);
         let straggler = straggler(&collectives, &processes, is_coarse);
-        let mut clocks: Vec<usize> = processes.iter().map(|process| folder(process).clock).collect();
+        let mut clocks: Vec<usize> = processes.iter().map(|process| terms.of(process).clock).collect();
         clocks.sort_unstable();
         clocks.dedup();
         let ranks = processes.into_iter().map(Process::into_rank).collect();
@@ -88,10 +87,10 @@ impl Ranks {
 fn straggler(collectives: &[Collective], processes: &[Process], is_coarse: bool) -> Option<Straggler> {
     let saved = |(at, one): (usize, &Collective)| {
         let Verdict::Late(rank) = one.verdict else { return None };
-        let margin_ns = one.arrivals.iter().find(|arrival| arrival.rank == rank)?.margin_ns;
+        let margin_ns = one.arrival(rank)?.margin_ns;
         Some((i128::from(margin_ns) * i128::from(one.calls), at, rank, margin_ns))
     };
-    // Of equal ones the first.
+    // The first one of those that are equal.
     let most = collectives.iter().enumerate().filter_map(saved).max_by_key(|one| (one.0, Reverse(one.1)));
     let (_, collective, rank, margin_ns) = most?;
     let steps = steps::compared(processes, rank, margin_ns, is_coarse);

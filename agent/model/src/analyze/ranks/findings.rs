@@ -20,6 +20,7 @@ pub const MUCH: f64 = 0.02;
 /// It is named only if the next one came earlier by this, ns: processes that leave a collective together are
 /// woken one after the other, tens of microseconds apart.
 pub const LEAST_NS: u64 = 50_000;
+
 /// A process that takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {
@@ -115,12 +116,19 @@ pub struct Collective {
     pub verdict: Verdict,
 }
 
+impl Collective {
+    /// How this process came to it; none if it is not among those whose calls belong together.
+    pub fn arrival(&self, rank: usize) -> Option<&Arrival> {
+        self.arrivals.iter().find(|arrival| arrival.rank == rank)
+    }
+}
+
 /// Time of one account in a step, the mean over the steps, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The account.
     pub account: Account,
-    /// Of the process.
+    /// The process's time.
     pub own_ns: u64,
     /// The mean of the other processes.
     pub others_ns: u64,

@@ -61,7 +61,7 @@ pub(super) struct List<'a> {
 /// Calls that belong together.
 #[derive(Clone, Debug)]
 pub(super) struct Matched<'a> {
-    /// Of each list as many calls, in their order.
+    /// Equally many calls of each list, in their order.
     pub(super) calls: Vec<&'a [Call]>,
     /// Not by their times alone.
     pub(super) is_certain: bool,

@@ -6,7 +6,7 @@ use guestscope_contract::{ACCOUNTS, Source};
 
 use super::{
     super::tally::Standing,
-    findings::{COLLECTIVES, Rank, Terms},
+    findings::{COLLECTIVES, Observed, Rank, Terms},
 };
 use crate::{
     phase::{Accounts, Phase, Request},
@@ -113,16 +113,7 @@ impl Process {
         let first = self.calls.iter().filter_map(|calls| calls.first()).map(|call| call.start_ns).min();
         self.init_ns.zip(first).is_some_and(|(init_ns, first_ns)| init_ns <= first_ns)
     }
-}
 
-impl Terms {
-    /// Number of the clock of a process's times.
-    pub(super) fn clock(&self, process: &Process) -> usize {
-        self.folders.get(process.folder()).map_or(0, |folder| folder.clock)
-    }
-}
-
-impl Process {
     /// Sums up the request, if it is a step: the outermost phase less its own thread's time in collectives.
     fn add_step(&mut self, request: &Request) {
         let root = request.root();
@@ -141,6 +132,13 @@ impl Process {
                 *sum = sum.saturating_sub(ns.into());
             }
         }
+    }
+}
+
+impl Terms {
+    /// What is known of the folder of a process.
+    pub(super) fn of(&self, process: &Process) -> Observed {
+        self.folders.get(process.rank.folder).copied().unwrap_or_default()
     }
 }
 

@@ -107,7 +107,7 @@ pub fn render_ranks_json(judged: &Judged, facts: &RanksFacts) -> String {
 
 fn straggler<'a>(one: &'a Straggler, judged: &Judged) -> StragglerJson<'a> {
     let collective = judged.collectives.get(one.collective);
-    let arrival = collective.and_then(|of| of.arrivals.iter().find(|arrival| arrival.rank == one.rank));
+    let arrival = collective.and_then(|of| of.arrival(one.rank));
     StragglerJson {
         rank: one.rank,
         collective: collective.map(|collective| collective.name),

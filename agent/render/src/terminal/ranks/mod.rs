@@ -112,8 +112,8 @@ fn differences(page: &mut Page, rank: usize, steps: &Steps) {
 fn circumstances(page: &mut Page, judged: &Judged, facts: &RanksFacts) {
     folders(page, judged, facts);
     fact(page, "clock", &clock(judged, facts), Emphasis::None);
-    let text = "a call asks for a collective: what the device did then is not known from it; ranks are numbered by \
-                folder and process, NCCL's own numbers are not known";
+    let text = "a call asks for a collective: what the device did then is not known from it; ranks are \
+                numbered by folder and process, NCCL's own numbers are not known";
     fact(page, "calls", text, Emphasis::None);
     for text in left_out(judged) {
         fact(page, "left out", &text, Emphasis::None);

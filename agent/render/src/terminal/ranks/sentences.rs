@@ -19,17 +19,16 @@ use super::{
 
 /// The first lines.
 pub(super) fn answer(page: &mut Page, judged: &Judged, facts: &RanksFacts) {
-    let named = judged.straggler.as_ref().filter(|one| late(page, judged, facts, one).is_some());
-    match named {
-        Some(straggler) => {
-            let text = late(page, judged, facts, straggler).unwrap_or_default();
-            page.sentence(&text, Emphasis::Warning);
+    let named = judged.straggler.as_ref().and_then(|one| Some((one, late(page, judged, facts, one)?)));
+    match &named {
+        Some((straggler, text)) => {
+            page.sentence(text, Emphasis::Warning);
             let why = why(page, straggler);
             page.sentence(&why, Emphasis::None);
         }
         None => page.sentence(nobody(judged), Emphasis::Strong),
     }
-    let said = named.map(|straggler| straggler.collective);
+    let said = named.map(|(straggler, _)| straggler.collective);
     for (at, collective) in judged.collectives.iter().enumerate() {
         if said != Some(at) {
             page.sentence(&of_one(collective, facts), Emphasis::None);
@@ -53,14 +52,14 @@ fn nobody(judged: &Judged) -> &'static str {
 fn late(page: &Page, judged: &Judged, facts: &RanksFacts, straggler: &Straggler) -> Option<String> {
     let rank = judged.ranks.get(straggler.rank)?;
     let collective = judged.collectives.get(straggler.collective)?;
-    let Arrival { last, late_ns, margin_ns, .. } = of_rank(collective, straggler.rank)?;
+    let &Arrival { last, late_ns, margin_ns, .. } = collective.arrival(straggler.rank)?;
     let folder = facts.folders.get(rank.folder)?;
     let folder = folder.path.file_name().map_or_else(Untrusted::default, Shown::shown);
     let folder = page.name(folder, NAME * 3);
     let calls = counted(collective.calls, "call", "calls");
     Some(format!(
-        "rank {} (process {} in {folder}) came last to {} of {calls} of {}: {} after all others in the median, and {} \
-         the mean of the others in the mean, with {} from one call to the next",
+        "rank {} (process {} in {folder}) came last to {} of {calls} of {}: {} after all others in the \
+         median, and {} the mean of the others in the mean, with {} from one call to the next",
         straggler.rank,
         rank.pid,
         thousands(last),
@@ -76,14 +75,12 @@ fn after(ns: i64) -> String {
     format!("{} {}", duration(ns.unsigned_abs()), if ns < 0 { "before" } else { "after" })
 }
 
-fn of_rank(collective: &Collective, rank: usize) -> Option<Arrival> {
-    collective.arrivals.iter().find(|arrival| arrival.rank == rank).copied()
-}
-
 /// By what its steps differ.
 fn why(page: &Page, straggler: &Straggler) -> String {
     let Some(steps) = &straggler.steps else {
-        return "why is not known: no steps are marked in it and another rank (requests other than collectives)".to_owned();
+        return "why is not known: no steps are marked in it and another rank (requests other than \
+                collectives)"
+            .to_owned();
     };
     let name = page.name(&steps.name, NAME * 2);
     let more = |all: &[Difference]| -> Vec<String> {
@@ -111,7 +108,7 @@ fn why(page: &Page, straggler: &Straggler) -> String {
 fn of_one(collective: &Collective, facts: &RanksFacts) -> String {
     let Collective { name, calls, between_ns, verdict, .. } = collective;
     let came = |rank: usize| {
-        let Arrival { last, margin_ns, .. } = of_rank(collective, rank).unwrap_or(NOBODY);
+        let &Arrival { last, margin_ns, .. } = collective.arrival(rank).unwrap_or(&NOBODY);
         let last = percent(last as f64 / (*calls).max(1) as f64);
         let calls = counted(*calls, "call", "calls");
         format!(
@@ -155,8 +152,8 @@ fn even(collective: &Collective) -> String {
     let part = percent(last as f64 / (*calls).max(1) as f64);
     let calls = counted(*calls, "call", "calls");
     format!(
-        "{name}: rank {rank} came last most often, to {part} of {calls} (from {} on it is late), and {} the mean \
-         of the others in the mean",
+        "{name}: rank {rank} came last most often, to {part} of {calls} (from {} on it is late), and {} the \
+         mean of the others in the mean",
         percent(OFTEN),
         after(late_ns)
     )
@@ -165,16 +162,16 @@ fn even(collective: &Collective) -> String {
 fn unmatched(rank: usize, mismatch: Mismatch) -> String {
     match mismatch {
         Mismatch::OtherTimes => format!(
-            "rank {rank} made its calls at other times than the others: its folder is of another run, or its clock is \
-             wrong"
+            "rank {rank} made its calls at other times than the others: its folder is of another run, or its \
+             clock is wrong"
         ),
         Mismatch::Unclear => format!(
-            "which calls of rank {rank} belong to which of the others is not clear: it was not seen from its first \
-             call on, or calls are missing"
+            "which calls of rank {rank} belong to which of the others is not clear: it was not seen from its \
+             first call on, or calls are missing"
         ),
         Mismatch::Shifted => format!(
-            "calls of rank {rank} fit those of the others in a part of the run only: calls are missing in between, or \
-             ranks do not wait for each other"
+            "calls of rank {rank} fit those of the others in a part of the run only: calls are missing in \
+             between, or ranks do not wait for each other"
         ),
     }
 }

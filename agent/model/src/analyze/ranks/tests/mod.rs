@@ -248,7 +248,7 @@ fn a_lost_call_is_no_lateness() {
     assert_eq!(judged(&steps).collectives[0].verdict, Verdict::Ambiguous(1));
 }
 
-/// Of one the first call was not seen, of the others the last one.
+/// The first call of one process was not seen, nor the last one of the others.
 #[test]
 fn equal_numbers_that_are_one_apart_name_nobody() {
     let mut steps = Training::new(Kind::Asks, slow_by(0)).steps();

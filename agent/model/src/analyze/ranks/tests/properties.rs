@@ -55,7 +55,7 @@ proptest! {
         }
     }
 
-    /// Of equal processes none is named, whatever the noise of their steps.
+    /// None of several equal processes is named, whatever the noise of their steps.
     #[test]
     fn equal_processes_are_not_named(seed in any::<u32>(), ranks in 2..6_usize, waits in any::<bool>()) {
         let kind = if waits { Kind::Waits } else { Kind::Asks };
@@ -71,7 +71,11 @@ proptest! {
     /// One that is slower by a tenth of a step and more is named with that, whatever is missing at the ends.
     #[test]
     fn a_slow_process_is_named_whatever_is_missing_at_the_ends(
-        slow in 0..4_usize, extra_ms in 4..40_u64, first in 0..50_usize, joined in 0..4_usize, end in 100..200_usize
+        slow in 0..4_usize,
+        extra_ms in 4..40_u64,
+        first in 0..50_usize,
+        joined in 0..4_usize,
+        end in 100..200_usize,
     ) {
         let takes = move |rank: usize, step: u64| {
             20 * MS + noise(rank, step, MS) + if rank == slow { extra_ms * MS } else { 0 }
