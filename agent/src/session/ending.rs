@@ -234,7 +234,7 @@ impl Closing {
         // Evidence for the findings. Without it the findings stand.
         let evidence = summary.as_mut().map_or(Ok(()), |summary| {
             summary.add_threads(folder.threads()?)?;
-            summary.add_waits(folder.waits()?)
+            summary.add_waits(|| folder.requests(), folder.waits()?)
         });
         let gpu_work = GpuWorked::read(|| folder.gpu_work(), || folder.requests());
         let told_before = folder.health().last_error.or(error);

@@ -68,7 +68,7 @@ pub(super) fn gather(parent: &Path, job: Job) -> Result<PathBuf, Lost> {
     // Evidence for the findings, which stand without it.
     let evidence = summary.as_mut().map_or(Ok(()), |summary| {
         summary.add_threads(into.threads()?)?;
-        summary.add_waits(into.waits()?)
+        summary.add_waits(|| into.requests(), into.waits()?)
     });
     problem = problem.or_else(|| evidence.err());
     if let (Ok(summary), Some(kept)) = (&mut summary, &kept) {

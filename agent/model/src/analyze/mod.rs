@@ -21,6 +21,7 @@ mod busy;
 mod called;
 mod cause;
 pub mod compare;
+mod event_loop;
 mod evidence;
 pub mod explain;
 pub mod gpu_bound;

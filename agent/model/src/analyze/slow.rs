@@ -1,8 +1,10 @@
 //! A slow request, as plain data: its latency, and what it is more than the typical one's.
 
-use super::cause::Cause;
+use guestscope_contract::Account;
+
+use super::{cause::Cause, event_loop::Polls};
 use crate::{
-    phase::{Holder, Wait, waits_for_address_space},
+    phase::{Holder, ThreadId, Wait, waits_for_address_space},
     untrusted::Untrusted,
 };
 
@@ -26,6 +28,8 @@ pub struct Slow {
     pub request: u64,
     /// ID of its trace.
     pub trace_id: [u8; 16],
+    /// The thread that began it.
+    pub thread: ThreadId,
     /// CLOCK_MONOTONIC, ns.
     pub start_ns: u64,
     /// Minor faults of its thread.
@@ -58,6 +62,14 @@ impl Slow {
     /// The part of the excess that one cause explains, over all phases, ns.
     pub fn excess_by(&self, cause: Cause) -> i64 {
         self.parts.iter().filter(|part| part.cause == cause).map(|part| part.excess_ns).sum()
+    }
+
+    /// Waits in poll as those of an event loop, if it waited for longer than usual there.
+    pub(super) fn polls(&self) -> Option<Polls> {
+        let ThreadId { tid, tgid, .. } = self.thread;
+        let within = (self.start_ns, self.start_ns.saturating_add(self.latency_ns));
+        let is_longer = self.excess_by(Cause::Account(Account::Poll)) > 0;
+        is_longer.then(|| Polls::new(self.id, tgid, vec![tid], within))
     }
 
     /// Whether a wait is of the cause that explains most of the excess.

@@ -251,6 +251,7 @@ fn slow_one(slow: &Candidate, tree: &Tree, typical: &Typical) -> Slow {
         id: slow.id,
         request: slow.request,
         trace_id: slow.trace_id,
+        thread: slow.thread,
         start_ns: slow.start_ns,
         fault_minor: slow.fault_minor,
         latency_ns: slow.latency_ns,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use guestscope_contract::Account;
 
-use crate::phase::{COUNTS, Counts, Ending, Holder, PhaseKind, Request};
+use crate::phase::{COUNTS, Counts, Ending, Holder, PhaseKind, Request, ThreadId};
 use crate::untrusted::Untrusted;
 
 use super::{
@@ -96,6 +96,7 @@ pub(super) struct Candidate {
     pub(super) id: u64,
     pub(super) request: u64,
     pub(super) trace_id: [u8; 16],
+    pub(super) thread: ThreadId,
     pub(super) start_ns: u64,
     pub(super) fault_minor: u64,
     /// What had its thread for longest while one of its phases was suspended.
@@ -116,8 +117,8 @@ impl Candidate {
         let trace_id = root.trace.trace_id;
         let holders = request.phases.iter().filter_map(|phase| phase.holder.as_ref());
         let holder = holders.max_by_key(|holder| holder.ns).cloned();
-        let start_ns = root.start_ns;
-        Self { latency_ns, id, request: number, trace_id, start_ns, fault_minor, holder, own }
+        let (start_ns, thread) = (root.start_ns, root.thread);
+        Self { latency_ns, id, request: number, trace_id, thread, start_ns, fault_minor, holder, own }
     }
 
     fn rank(&self) -> (std::cmp::Reverse<u64>, u64, u64) {

@@ -151,6 +151,17 @@ impl Wait {
         self.duration_ns - self.blocked_ns - self.throttled_ns
     }
 
+    /// Its parts (account, start and length, ns): blocked, without quota, in the run queue.
+    pub fn portions(&self) -> [(Account, u64, u64); 3] {
+        let ready_ns = self.start_ns.saturating_add(self.blocked_ns);
+        let queued_ns = ready_ns.saturating_add(self.throttled_ns);
+        [
+            (self.account, self.start_ns, self.blocked_ns),
+            (Account::Throttled, ready_ns, self.throttled_ns),
+            (Account::Runq, queued_ns, self.runq_ns()),
+        ]
+    }
+
     /// When it was on a CPU again: CLOCK_MONOTONIC, ns.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)

@@ -120,6 +120,9 @@ const HELD: &str =
 const STOPPED: &str = "stopped by a signal, continued by thread {stopper_pid} (stopper)";
 const ON_STOPPER: &str = "for thread {stopper_pid}";
 
+/// The port of situations/served.py.
+const SERVED: Texts = &["--requests", "port:39481"];
+
 pub(super) const KINDS: &[Kind] = &[
     // Locks, and threads that have the work.
     kind("mutex", &["lock"], &["thread {holder_tid} (holder)"], &["lock"]).quick(),
@@ -240,6 +243,14 @@ pub(super) const KINDS: &[Kind] = &[
         &["not tracked"],
     )
     .with(&["--max-threads", "8"]),
+    // One loop serves several clients: most of its waits end as another one asks.
+    kind("loop-worker", &["poll"], &["(embedder), which had the work and slept"], &["sleep"])
+        .never(&["(client)"])
+        .with(SERVED)
+        .quick(),
+    kind("loop-peer", &["poll"], &["{reranker_pid} (reranker)"], &["poll"])
+        .never(&["(client) ("])
+        .with(SERVED),
     kind("loop-blocked", &["suspended"], &["rerank"], &["suspended.held"]),
     kind("fork-large", &["address_space", "lock"], &["{forker_tid} (forker)"], &["address_space"])
         .never(&["read back from"]),

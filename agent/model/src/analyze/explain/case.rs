@@ -5,26 +5,28 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::phase::{Metric, Request, Wait, waits_for_address_space};
+use guestscope_contract::Account;
+
+use crate::phase::{Metric, Phase, Request};
 use crate::untrusted::Untrusted;
 
 use super::{
     super::{
         cause::Cause,
+        event_loop::Polls,
         split::{SAMPLE_NS, Split},
         summary::excesses,
         tree::{Located, PlaceId, latency_ns},
         typical::RequestKind,
     },
     counts::{self, Events, Usual},
-    culprit::Culprit,
     held::Locks,
-    helped::{self, HelperWaits},
+    helped::HelperWaits,
     holders::holders,
     meanwhile::{self, Meanwhile},
     request_work::RequestWork,
     spans::own_spans,
-    waits::{Waits, portions},
+    waits::Waits,
 };
 
 /// 95 % lie within this many standard deviations.
@@ -51,8 +53,9 @@ pub struct Case {
     pub phases: Vec<CasePhase>,
     /// What a GPU did for it, if it lies within a window in which that was recorded.
     pub gpu: Option<RequestWork>,
-    trail: Trail,
-    locks: Locks,
+    pub(super) trail: Trail,
+    pub(super) locks: Locks,
+    pub(super) polls: Polls,
 }
 
 /// A phase of it, or what no phase covers: its own time, without nested phases.
@@ -129,16 +132,16 @@ pub struct Sampled {
 
 /// State needed to find the part that a wait belongs to.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Trail {
+pub(super) struct Trail {
     /// Place of each of the phases above; `own`: their events, until the usual numbers are known.
     places: Vec<PlaceId>,
     /// Phases by their `id`, as places in the list above.
-    phase_of: HashMap<u64, usize>,
+    pub(super) phase_of: HashMap<u64, usize>,
     /// Phases, outside their children, during which helpers waited for a CPU: index of the phase, start and
     /// end, ns.
-    spans: Vec<(usize, u64, u64)>,
+    pub(super) spans: Vec<(usize, u64, u64)>,
     /// Threads of the request.
-    tids: Vec<u32>,
+    pub(super) tids: Vec<u32>,
     queued_ns: u64,
     duration_ns: u64,
     /// See `places`.
@@ -183,6 +186,7 @@ impl Case {
         phases.sort_by_key(|(place, phase)| (std::cmp::Reverse(phase.excess_ns), rank(place)));
         let (places, phases): (Vec<PlaceId>, Vec<CasePhase>) = phases.into_iter().unzip();
         let latency_ns = latency_ns(request);
+        let within = (root.start_ns, root.start_ns.saturating_add(root.duration_ns));
         Self {
             id: root.id,
             request: root.request,
@@ -192,6 +196,7 @@ impl Case {
             latency_ns,
             excess_ns: latency_ns as i64 - typical.latency_ns as i64,
             locks: Locks::default(),
+            polls: Polls::new(root.id, root.thread.tgid, tids(request), within),
             trail: Trail::new(request, located, places, &phases, own),
             phases,
             gpu: None,
@@ -229,6 +234,11 @@ impl Case {
         Some(&mut queue.evidence.ahead)
     }
 
+    /// Whether it waited for longer than usual in poll.
+    pub(super) fn has_polled(&self) -> bool {
+        self.excess_by(Cause::Account(Account::Poll)) > 0
+    }
+
     /// Compares counts and samples with the usual ones.
     pub(super) fn compare(&mut self, usual: &Usual) {
         let Self { phases, trail, .. } = self;
@@ -249,95 +259,6 @@ impl Case {
         }
         (trail.own, trail.places) = (HashMap::new(), Vec::new());
     }
-
-    /// A long wait of one of its own threads.
-    pub(super) fn add_own_wait(&mut self, wait: &Wait) {
-        if !self.locks.take(wait) {
-            self.add_blamed(wait, None);
-        }
-    }
-
-    /// The same, with the thread that held the lock, if it waited for one in pieces.
-    fn add_blamed(&mut self, wait: &Wait, holder: Option<&Culprit>) {
-        let Some(&index) = wait.phase.and_then(|phase| self.trail.phase_of.get(&phase)) else { return };
-        let start_ns = self.start_ns;
-        let parts = &mut self.phases[index].parts;
-        for (account, from_ns, ns) in portions(wait).into_iter().filter(|portion| portion.2 > 0) {
-            let is_block = account == wait.account;
-            let guilty = match holder.filter(|_| is_block) {
-                Some(holder) => vec![(holder.clone(), ns)],
-                None => Culprit::of(wait, account, ns),
-            };
-            let blame = wait.blame.filter(|_| is_block);
-            let of_ns = blame.map_or(0, |blame| blame.ns.min(ns));
-            // What comes out of the account is listed with the other cause alone.
-            let instead = match () {
-                () if is_block && waits_for_address_space(wait) => Some(Cause::AddressSpace),
-                () if is_block && wait.stopped_by.is_some() => Some(Cause::Stopped),
-                () => None,
-            };
-            let instead = instead.filter(|cause| parts.iter().any(|part| part.cause == *cause));
-            let own = instead.unwrap_or(Cause::Account(account));
-            // A wait that a helper explains is listed with both.
-            for cause in [Some(own), blame.map(|blame| Cause::Helper(blame.account))].into_iter().flatten() {
-                if let Some(part) = parts.iter_mut().find(|part| part.cause == cause) {
-                    let waits = part.evidence.waits.get_or_insert_with(|| Waits::new(part.ns));
-                    waits.add(wait, from_ns.saturating_sub(start_ns), ns, &guilty, of_ns);
-                    if is_block {
-                        waits.add_call(wait, ns);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes a long wait of a thread outside any phase: a helper's, if its process is the request's.
-    pub(super) fn add_helper_wait(&mut self, wait: &Wait) {
-        let is_other = wait.thread.tgid == self.pid && !self.trail.tids.contains(&wait.thread.tid);
-        if !is_other || wait.end_ns() <= self.start_ns || wait.start_ns >= self.end_ns() {
-            return;
-        }
-        let Self { phases, trail, .. } = self;
-        for (account, from_ns, ns) in portions(wait) {
-            let cause = Cause::Helper(account);
-            for &(index, begin_ns, end_ns) in &trail.spans {
-                let overlap = from_ns.saturating_add(ns).min(end_ns).saturating_sub(from_ns.max(begin_ns));
-                let part = phases[index].parts.iter_mut().find(|part| part.cause == cause);
-                if let Some(part) = part.filter(|_| overlap > 0) {
-                    helped::add(
-                        &mut part.evidence.helpers,
-                        wait,
-                        overlap,
-                        &Culprit::of(wait, account, overlap),
-                    );
-                }
-            }
-        }
-    }
-
-    /// All waits have come.
-    pub(super) fn settle(&mut self) {
-        for (wait, holder) in self.locks.settle() {
-            self.add_blamed(&wait, holder.as_ref());
-        }
-        for part in self.phases.iter_mut().flat_map(|phase| &mut phase.parts) {
-            let Evidence { waits, helpers, .. } = &mut part.evidence;
-            *waits = waits.take().and_then(|waits| waits.settled(part.cause, part.ns));
-            helped::settle(helpers);
-        }
-    }
-
-    /// Threads in its evidence that are known by number only.
-    pub(super) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
-        let evidence = self.phases.iter().flat_map(|phase| &phase.parts).map(|part| &part.evidence);
-        evidence.flat_map(|evidence| {
-            let tids = evidence.waits.iter().flat_map(|waits| {
-                let took = waits.longest.iter().map(|longest| longest.took_tid);
-                waits.by.iter().map(|by| by.culprit.tid()).chain(took)
-            });
-            tids.flatten().chain(evidence.helpers.iter().map(|helper| helper.tid))
-        })
-    }
 }
 
 impl Trail {
@@ -350,22 +271,27 @@ impl Trail {
     ) -> Self {
         let index_of: HashMap<PlaceId, usize> =
             places.iter().enumerate().map(|(at, &place)| (place, at)).collect();
-        let with_index =
-            |(phase, place): (&crate::phase::Phase, &PlaceId)| Some((phase.id, *index_of.get(place)?));
+        let with_index = |(phase, place): (&Phase, &PlaceId)| Some((phase.id, *index_of.get(place)?));
         let phase_of = request.phases.iter().zip(&located.places).filter_map(with_index).collect();
         let is_helped =
             |index: &usize| phases[*index].parts.iter().any(|part| matches!(part.cause, Cause::Helper(_)));
         let spans = own_spans(request, located).into_iter().filter_map(|(place, begin_ns, end_ns)| {
             index_of.get(&place).copied().filter(is_helped).map(|index| (index, begin_ns, end_ns))
         });
-        let mut tids: Vec<u32> = request.phases.iter().map(|phase| phase.thread.tid).collect();
-        tids.sort_unstable();
-        tids.dedup();
+        let tids = tids(request);
         let root = request.root();
         let queued_ns = latency_ns(request).saturating_sub(root.duration_ns);
         let (spans, duration_ns) = (spans.collect(), root.duration_ns);
         Self { places, phase_of, spans, tids, queued_ns, duration_ns, own }
     }
+}
+
+/// Threads that the request was on, each once.
+fn tids(request: &Request) -> Vec<u32> {
+    let mut tids: Vec<u32> = request.phases.iter().map(|phase| phase.thread.tid).collect();
+    tids.sort_unstable();
+    tids.dedup();
+    tids
 }
 
 fn sampled(part: &Part, own: &Events, usual: &Usual, place: PlaceId) -> Option<Sampled> {

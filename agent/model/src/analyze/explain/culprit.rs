@@ -44,6 +44,13 @@ pub enum Culprit {
         /// Thread ID.
         tid: u32,
     },
+    /// Another thread of the process, to which this one had given the work that it waited for.
+    Given {
+        /// ID of that thread.
+        to: u32,
+        /// What delayed it for most of the wait, or the thread that it waited for.
+        blame: Option<Blame>,
+    },
     /// Somebody kept the thread from running.
     Stopped {
         /// By what.
@@ -161,15 +168,16 @@ impl Culprit {
         self == other
     }
 
-    /// The number of a thread known by that alone.
-    pub(super) const fn tid(&self) -> Option<u32> {
-        match self {
-            Culprit::Kept(blame) => Some(blame.tid),
+    /// The numbers of threads known by that alone.
+    pub(super) fn tids(&self) -> impl Iterator<Item = u32> + use<> {
+        let tids = match self {
+            Culprit::Kept(blame) => [Some(blame.tid), None],
+            Culprit::Given { to, blame } => [Some(*to), blame.map(|blame| blame.tid)],
             Culprit::Woken { tid }
             | Culprit::AddressSpace { tid }
             | Culprit::Held { tid }
-            | Culprit::Beside { tid } => Some(*tid),
-            Culprit::Stopped { tid, .. } => *tid,
+            | Culprit::Beside { tid } => [Some(*tid), None],
+            Culprit::Stopped { tid, .. } => [*tid, None],
             Culprit::Ran { .. }
             | Culprit::Idle
             | Culprit::TimedOut
@@ -179,8 +187,9 @@ impl Culprit {
             | Culprit::Group { .. }
             | Culprit::Syscall(_)
             | Culprit::Unknown
-            | Culprit::Others => None,
-        }
+            | Culprit::Others => [None, None],
+        };
+        tids.into_iter().flatten()
     }
 }
 

@@ -62,6 +62,9 @@ impl Explained {
         let is_block_io = cause == Cause::Account(Account::BlockIo);
         let is_mostly_for_the_lock =
             behind.is_mostly(|culprit| matches!(culprit, Culprit::AddressSpace { .. }));
+        if let Some(key) = on_workers(behind) {
+            return Some(key);
+        }
         let key = match behind.most() {
             _ if is_for_a_thread(cause) && behind.is_of_queued() => advice::PEER_QUEUED,
             Some(Culprit::Held { .. }) if behind.is_by_turns() => advice::INTERPRETER,
@@ -189,6 +192,25 @@ impl Explained {
         let way_ns = self.more(net, Metric::NetRoundTrip);
         way_ns > 0.0 && way_ns >= self.excess_by(net) as f64 * WORTH
     }
+}
+
+/// The key of the advice where most waits were for threads that had the work: by what delayed them, if one
+/// account has most of that.
+fn on_workers(behind: &Behind) -> Option<&'static str> {
+    let is_given = |culprit: &Culprit| matches!(culprit, Culprit::Given { .. });
+    if !behind.is_mostly(is_given) {
+        return None;
+    }
+    let delay = |culprit: &Culprit| if let Culprit::Given { blame, .. } = culprit { *blame } else { None };
+    let is_by =
+        |by: Account| move |culprit: &Culprit| delay(culprit).is_some_and(|blame| blame.account == by);
+    let most = Account::ALL.into_iter().find(|by| behind.is_mostly(is_by(*by)));
+    let stopped_by = behind.by.iter().find_map(|one| delay(&one.by.culprit)?.stopped_by);
+    Some(match (most, stopped_by) {
+        (Some(Account::Other), Some(by)) => advice::of_stops(by),
+        (Some(by), _) => by.name(),
+        (None, _) => advice::OF_A_THREAD,
+    })
 }
 
 /// Whether a cause is waiting of the thread itself that other threads end.

@@ -17,6 +17,7 @@ mod fitting;
 mod held;
 mod helped;
 mod holders;
+mod laid;
 mod meanwhile;
 mod reading;
 mod request_work;
@@ -165,27 +166,34 @@ impl Explanation {
             threads: HashMap::new(),
             circle: Circle::default(),
         };
-        if explanation.queued().next().is_some() {
+        if explanation.queued().next().is_some() || explanation.cases().any(|case| case.has_polled()) {
             for request in source(Needs::Times)? {
-                explanation.add_ahead(&request?);
+                explanation.add_other(&request?);
             }
         }
         Ok(explanation)
     }
 
-    /// Requests that were asked for and in whose excess a queue has a part.
-    fn queued(&mut self) -> impl Iterator<Item = &mut Case> {
-        let cases = self.groups.iter_mut().flat_map(|group| &mut group.cases);
-        cases.filter_map(|case| if case.queue().is_some() { Some(case) } else { None })
+    fn cases(&mut self) -> impl Iterator<Item = &mut Case> {
+        self.groups.iter_mut().flat_map(|group| &mut group.cases)
     }
 
-    /// Adds a request that may have been ahead of some of them.
-    fn add_ahead(&mut self, request: &Request) {
-        if Standing::of(request) != Standing::Counted {
+    /// Requests that were asked for and in whose excess a queue has a part.
+    fn queued(&mut self) -> impl Iterator<Item = &mut Case> {
+        self.cases().filter_map(|case| if case.queue().is_some() { Some(case) } else { None })
+    }
+
+    /// Adds a request that may have been ahead of some of them, or have come to the same thread meanwhile.
+    fn add_other(&mut self, request: &Request) {
+        let (standing, Some(root)) = (Standing::of(request), request.phases.first()) else { return };
+        if standing != Standing::Process {
+            self.cases().for_each(|case| case.polls.arrived(root));
+        }
+        if standing != Standing::Counted {
             return;
         }
         let Self { summary, groups, .. } = self;
-        if let Some(kind) = summary.kinds.get(&request.root().name) {
+        if let Some(kind) = summary.kinds.get(&root.name) {
             let mut cases: Vec<&mut Case> = groups.iter_mut().flat_map(|group| &mut group.cases).collect();
             ahead::add(&mut cases, kind, request);
         }
@@ -226,6 +234,9 @@ impl Explanation {
                     }
                 }
                 None => cases.iter_mut().for_each(|case| case.add_helper_wait(&wait)),
+            }
+            for case in &mut cases {
+                case.polls.look_at(&wait);
             }
             Ok(())
         });

@@ -10,6 +10,7 @@ mod outside;
 mod properties;
 mod shares;
 mod worked;
+mod workers;
 
 use std::convert::Infallible;
 
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::{
     analyze::Cause,
-    phase::{Blame, Ending, InFlight, QueueUser, ThreadId, TraceIds, WaitedIo},
+    phase::{Blame, Ending, InFlight, Phase, QueueUser, ThreadId, TraceIds, WaitedIo},
 };
 
 fn explain(requests: &[Request], wanted: Wanted) -> Explanation {

@@ -5,8 +5,6 @@
 
 use std::cmp::Reverse;
 
-use guestscope_contract::Account;
-
 use crate::phase::{Holder, Wait};
 
 use super::{
@@ -191,15 +189,4 @@ pub(super) fn add(by: &mut Vec<By>, culprit: &Culprit, ns: u64, kept_ns: u64) {
 /// The largest first; the rest stays in the order in which it came.
 pub(super) fn settle(by: &mut [By]) {
     by.sort_by_key(|one| Reverse(one.ns));
-}
-
-/// A wait's parts (account, start and length, ns): blocked, without quota, in the run queue.
-pub(super) fn portions(wait: &Wait) -> [(Account, u64, u64); 3] {
-    let ready_ns = wait.start_ns.saturating_add(wait.blocked_ns);
-    let queued_ns = ready_ns.saturating_add(wait.throttled_ns);
-    [
-        (wait.account, wait.start_ns, wait.blocked_ns),
-        (Account::Throttled, ready_ns, wait.throttled_ns),
-        (Account::Runq, queued_ns, wait.runq_ns()),
-    ]
 }

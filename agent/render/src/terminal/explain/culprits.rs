@@ -75,6 +75,20 @@ impl Words<'_> {
             },
             Culprit::Idle => "no thread (the CPU was idle)".to_owned(),
             Culprit::Kept(blame) => blamed(*blame, &who(blame.tid), by.kept_ns),
+            Culprit::Given { to, blame } => {
+                let worker = format!("for {}, which had the work", who(*to));
+                match blame {
+                    Some(blame) if blame.tid == *to => {
+                        let did = kept(blame.account, blame.stopped_by);
+                        format!("{worker} and {did} for {} of it", duration(by.kept_ns))
+                    }
+                    Some(blame) => {
+                        let third = blamed(*blame, &self.thread(blame.tid), by.kept_ns);
+                        format!("{worker} and waited {third}")
+                    }
+                    None => worker,
+                }
+            }
             Culprit::Woken { tid } => format!("ended by {}", who(*tid)),
             Culprit::AddressSpace { tid } => {
                 let kept = match by.kept_ns {
@@ -156,6 +170,12 @@ impl Words<'_> {
                 if (blame.account, blame.stopped_by) == (of.account, of.stopped_by) =>
             {
                 (blame.tid, of.tid)
+            }
+            (Culprit::Given { to, blame }, Culprit::Given { to: another, blame: of })
+                if blame.map(|blame| (blame.account, blame.stopped_by))
+                    == of.map(|blame| (blame.account, blame.stopped_by)) =>
+            {
+                (*to, *another)
             }
             (Culprit::Woken { tid }, Culprit::Woken { tid: another })
             | (Culprit::AddressSpace { tid }, Culprit::AddressSpace { tid: another }) => (*tid, *another),

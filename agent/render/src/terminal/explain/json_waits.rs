@@ -72,6 +72,9 @@ pub(super) struct CulpritJson {
     account: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     depth: Option<u32>,
+    /// The thread that the worker waited for, or the worker itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delayed_tid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +134,14 @@ pub(super) fn of_culprit(culprit: &Culprit, group: Option<Whose>) -> CulpritJson
             depth: Some(blame.depth),
             stopped_by: blame.stopped_by.map(Stopper::name),
             ..of("kept_thread")
+        },
+        Culprit::Given { to, blame } => CulpritJson {
+            tid: Some(*to),
+            account: blame.map(|blame| blame.account.name()),
+            depth: blame.map(|blame| blame.depth),
+            delayed_tid: blame.map(|blame| blame.tid),
+            stopped_by: blame.and_then(|blame| blame.stopped_by).map(Stopper::name),
+            ..of("worker")
         },
         Culprit::Woken { tid } => CulpritJson { tid: Some(*tid), ..of("waker") },
         Culprit::AddressSpace { tid } => CulpritJson { tid: Some(*tid), ..of("address_space_lock") },

@@ -15,6 +15,7 @@ import groups
 import hidden
 import locks
 import processor
+import served
 import waits
 from parts import compute, facts
 
@@ -49,7 +50,7 @@ def main():
     if kind == "beside":
         return beside.KINDS[sys.argv[2]]()
     ms, seed, is_faulty = float(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "fault"
-    whole = {**hidden.KINDS, **gpu.WHOLE}
+    whole = {**hidden.KINDS, **gpu.WHOLE, **served.KINDS}
     if kind in whole:
         whole[kind](ms, is_faulty)
         return None

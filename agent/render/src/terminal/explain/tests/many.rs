@@ -7,7 +7,7 @@ use rstest::rstest;
 use super::*;
 use crate::{
     analyze::Openness,
-    phase::{Doing, Fate, OpenWait, QueueUser, Unfinished},
+    phase::{Blame, Doing, Fate, OpenWait, QueueUser, ThreadId, Unfinished},
 };
 
 /// Ten of 100 requests that take 60 ms longer in an account, in the phase `work`.
@@ -46,6 +46,43 @@ fn threads_of_one_name(#[case] names: &[&str], #[case] expected: &str) {
     let explanation = explained(&requests, names.iter().enumerate().map(one).collect(), Wanted::Slowest(10));
     let who = words(&explanation, &facts(), "who");
     assert!(who.contains(expected), "{who}");
+}
+
+/// A thread that had the work, and what delayed it; threads of one name are one.
+#[rstest]
+#[case::slept(Some((900, 1)), "for thread 900 (pool), which had the work and slept for 5.00 ms of it")]
+#[case::third(
+    Some((901, 1)),
+    "for thread 900 (pool), which had the work and waited for thread 901, 2 wake-ups away, which slept for 5.00 ms of it"
+)]
+#[case::computed(None, "for thread 900 (pool), which had the work")]
+fn a_thread_that_had_the_work(#[case] slept: Option<(u32, u32)>, #[case] expected: &str) {
+    let requests = slow(Account::Poll);
+    let root = requests[94].root();
+    let worker = |account, (from_ms, to_ms): (u64, u64), waker_tid: Option<u32>| Wait {
+        thread: ThreadId { tid: 900, ..root.thread },
+        start_ns: root.start_ns + from_ms * 1_000_000,
+        blocked_ns: (to_ms - from_ms) * 1_000_000,
+        duration_ns: (to_ms - from_ms) * 1_000_000,
+        account,
+        waker_tid,
+        ..Wait::default()
+    };
+    let own = Wait {
+        waker_tid: Some(900),
+        waker_comm: Some("pool".into()),
+        ..wait(&requests[94], "work", Account::Poll, [6_000, 0, 0])
+    };
+    let mut waits = vec![own, worker(Account::Lock, (0, 1), Some(root.thread.tid))];
+    if let Some((tid, depth)) = slept {
+        let blame = Blame { tid, account: Account::Sleep, stopped_by: None, ns: 5_000_000, depth };
+        let account = if tid == 900 { Account::Sleep } else { Account::Lock };
+        let one = worker(account, (2, 7), None);
+        waits.push(Wait { blame: (tid != 900).then_some(blame), ..one });
+    }
+    let explanation = explained(&requests, waits, Wanted::Slowest(10));
+    let who = words(&explanation, &facts(), "who");
+    assert!(who.ends_with(expected), "{who}");
 }
 
 #[test]

@@ -1,0 +1,338 @@
+//! What the waits in poll of a thread were for that serves several requests at once: an event loop.
+//!
+//! Such a wait ends whenever anything happens, mostly to another request, and the thread then waits again for
+//! what this one needs. Two signs tell. The thread woke another thread of its process, which later ended a
+//! wait: that one had the work, and what it did is what the waits between were for. And where another request
+//! begins right after a wait, its arrival ended it: such a wait was for what ended a later one.
+
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+};
+
+use guestscope_contract::Account;
+
+use self::worker::{Interval, WorkerWait, common, most};
+use crate::phase::{Blame, Phase, Wait};
+
+/// Waits of a request that are kept, waits of workers, and other requests, of each: those of some seconds.
+const KEPT: usize = 1_024;
+
+/// Waits in poll of one request, and what may explain them, until all have come.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Polls {
+    /// The `id` of its outermost phase.
+    id: u64,
+    pid: u32,
+    tids: Vec<u32>,
+    /// Its begin and end, ns.
+    within: Interval,
+    waits: Vec<Polled>,
+    workers: Vec<WorkerWait>,
+    /// Threads that began other requests meanwhile, and when.
+    arrivals: Vec<(u32, u64)>,
+}
+
+/// A wait in poll of one of its threads.
+#[derive(Clone, Debug, PartialEq)]
+struct Polled {
+    wait: Box<Wait>,
+    /// Another request had the thread then.
+    is_of_another: bool,
+}
+
+/// A wait in poll of the request, with what it was for in the places of what ended it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    /// The wait.
+    pub(super) wait: Box<Wait>,
+    /// The thread that had the request's work meanwhile.
+    pub(super) given_to: Option<u32>,
+}
+
+/// What a wait was for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Reason {
+    /// This thread had the work; what had delayed it.
+    Given(u32, Option<Blame>),
+    /// What ended this other wait.
+    Passed(usize),
+    /// Not known: another request ended it, and all later ones.
+    Unknown,
+}
+
+impl Polls {
+    /// For the request of this `id`, with threads of one process, and its begin and end, ns.
+    pub(super) fn new(id: u64, pid: u32, tids: Vec<u32>, within: (u64, u64)) -> Self {
+        Self { id, pid, tids, within, ..Self::default() }
+    }
+
+    /// Takes a wait of the request. Returns whether it is kept until [`Polls::settle`].
+    pub(super) fn take(&mut self, wait: &Wait) -> bool {
+        self.keep(wait, false)
+    }
+
+    /// Takes a wait of any other request, or outside all: of its threads, or of others of its process.
+    pub(super) fn look_at(&mut self, wait: &Wait) {
+        let is_meanwhile = wait.end_ns() > self.within.0 && wait.start_ns < self.within.1;
+        if !is_meanwhile || wait.thread.tgid != self.pid || wait.root == Some(self.id) {
+            return;
+        }
+        if self.tids.contains(&wait.thread.tid) {
+            self.keep(wait, true);
+        } else if wait.root.is_none() && self.workers.len() < KEPT {
+            self.workers.push(WorkerWait::new(wait));
+        }
+    }
+
+    fn keep(&mut self, wait: &Wait, is_of_another: bool) -> bool {
+        let is_kept = wait.account == Account::Poll && wait.blocked_ns > 0 && self.waits.len() < KEPT;
+        if is_kept {
+            self.waits.push(Polled { wait: Box::new(wait.clone()), is_of_another });
+        }
+        is_kept
+    }
+
+    /// Takes the outermost phase of any request.
+    pub(super) fn arrived(&mut self, root: &Phase) {
+        let is_meanwhile = (self.within.0..=self.within.1).contains(&root.start_ns);
+        if is_meanwhile && root.thread.tgid == self.pid && root.id != self.id && self.arrivals.len() < KEPT {
+            self.arrivals.push((root.thread.tid, root.start_ns));
+        }
+    }
+
+    /// All waits have come: hands out those that were taken.
+    pub(super) fn settle(&mut self) -> Vec<Told> {
+        let (mut waits, mut workers) = (std::mem::take(&mut self.waits), std::mem::take(&mut self.workers));
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        waits.sort_by_key(|polled| (polled.wait.thread.tid, polled.wait.start_ns));
+        workers.sort_by_key(|wait| (wait.ready_ns, wait.tid));
+        arrivals.sort_unstable();
+        let mut told: Vec<Told> = Vec::with_capacity(waits.len());
+        for polls in waits.chunk_by(|one, next| one.wait.thread.tid == next.wait.thread.tid) {
+            let tid = polls[0].wait.thread.tid;
+            let began = arrivals.iter().filter(|(on, _)| *on == tid).map(|(_, start_ns)| *start_ns);
+            let all: Vec<&Wait> = polls.iter().map(|polled| &*polled.wait).collect();
+            let reasons = EventLoop::new(tid, self.within, all, &workers, began.collect()).reasons();
+            let own = polls.iter().zip(reasons).filter(|(polled, _)| !polled.is_of_another);
+            told.extend(own.map(|(polled, reason)| match reason {
+                Some(Reason::Given(to, blame)) => Told::given(&polled.wait, to, blame),
+                Some(Reason::Passed(by)) => Told::passed(&polled.wait, &polls[by].wait),
+                Some(Reason::Unknown) => Told::passed(&polled.wait, &Wait::default()),
+                None => Told { wait: polled.wait.clone(), given_to: None },
+            }));
+        }
+        told
+    }
+}
+
+impl Told {
+    fn given(wait: &Wait, to: u32, blame: Option<Blame>) -> Self {
+        let waker_comm = wait.waker_comm.clone().filter(|_| wait.waker_tid == Some(to));
+        let wait =
+            Wait { waker_tid: Some(to), waker_comm, blame, stopped_by: None, io: None, ..wait.clone() };
+        Self { wait: Box::new(wait), given_to: Some(to) }
+    }
+
+    fn passed(wait: &Wait, by: &Wait) -> Self {
+        let ended = Wait {
+            waker_tid: by.waker_tid,
+            waker_syscall: by.waker_syscall,
+            waker_comm: by.waker_comm.clone(),
+            blame: None,
+            stopped_by: by.stopped_by,
+            is_limited: by.is_limited,
+            // Where that wait lasted up to its limit, the limit ended this one, too.
+            limit_ms: by.limit_ms.map(|limit_ms| if by.timed_out() { 0 } else { limit_ms }),
+            beside_tid: by.beside_tid,
+            io: by.io.clone(),
+            ..wait.clone()
+        };
+        Self { wait: Box::new(ended), given_to: None }
+    }
+}
+
+/// One thread of a request, with all in the order of time.
+struct EventLoop<'a> {
+    tid: u32,
+    /// When the request began and ended, ns.
+    within: Interval,
+    polls: Vec<&'a Wait>,
+    workers: &'a [WorkerWait],
+    /// When it began other requests, ns.
+    arrivals: Vec<u64>,
+    /// When this thread woke others for work, or these began.
+    given: Vec<Given>,
+}
+
+/// Another thread went on, as one that has work.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    worker_tid: u32,
+    at_ns: u64,
+    /// Where it had waited for work.
+    lock: Option<u64>,
+}
+
+/// Work of the request that another thread had, ns.
+struct Job {
+    worker_tid: u32,
+    had: Interval,
+}
+
+impl<'a> EventLoop<'a> {
+    fn new(
+        tid: u32,
+        within: Interval,
+        polls: Vec<&'a Wait>,
+        workers: &'a [WorkerWait],
+        arrivals: Vec<u64>,
+    ) -> Self {
+        let is_within = |at_ns: u64| (within.0..within.1).contains(&at_ns);
+        // A wait with a limit is one for a lock, such as Python's interpreter lock.
+        let woken = workers.iter().filter(|wait| wait.waker_tid == Some(tid) && !wait.is_limited);
+        let woken =
+            woken.map(|wait| Given { worker_tid: wait.tid, at_ns: wait.ready_ns, lock: wait.argument });
+        let born = workers.iter().map(|wait| (wait.tid, wait.born_ns));
+        let born: BTreeSet<(u32, u64)> = born.filter(|(_, born_ns)| is_within(*born_ns)).collect();
+        let born = born.into_iter().map(|(worker_tid, at_ns)| Given { worker_tid, at_ns, lock: None });
+        let mut given: Vec<Given> = woken.chain(born).filter(|given| given.at_ns >= within.0).collect();
+        given.sort_by_key(|given| (given.at_ns, given.worker_tid));
+        Self { tid, within, polls, workers, arrivals, given }
+    }
+
+    fn reasons(&self) -> Vec<Option<Reason>> {
+        let mut reasons = vec![None; self.polls.len()];
+        let mut jobs: Vec<Job> = self
+            .given
+            .iter()
+            .filter(|given| self.is_own(**given))
+            .filter_map(|given| self.job(*given))
+            .collect();
+        // The last one came back right before the request went on to its end.
+        jobs.sort_by_key(|job| Reverse(job.had.1));
+        for job in &jobs {
+            self.cover(job, &mut reasons);
+        }
+        if !self.arrivals.is_empty() {
+            self.pass_on(&jobs, &mut reasons);
+        }
+        reasons
+    }
+
+    /// Number of waits that are over at a time: those between which it lies.
+    fn stretch(&self, time_ns: u64) -> usize {
+        self.polls.partition_point(|wait| wait.end_ns() <= time_ns)
+    }
+
+    /// Whether what was given to another thread is of this request. In the order in which requests come, their
+    /// work is given away; this one is the first before its first wait.
+    fn is_own(&self, Given { at_ns, .. }: Given) -> bool {
+        let stretch = self.stretch(at_ns);
+        let is_before = |time_ns: u64| time_ns < at_ns && self.stretch(time_ns) == stretch;
+        let begun = self.arrivals.iter().filter(|start_ns| is_before(**start_ns)).count();
+        let given = self.given.iter().filter(|given| is_before(given.at_ns)).count();
+        given >= begun || (stretch == 0 && given == 0)
+    }
+
+    /// The work ends when its thread waits for more, or with the last wait that the thread ends. None where
+    /// it goes on after the request: that did not wait for it.
+    fn job(&self, Given { worker_tid, at_ns, lock }: Given) -> Option<Job> {
+        let asks = |wait: &&WorkerWait| {
+            let is_for_work = wait.waker_tid == Some(self.tid) || (lock.is_some() && wait.argument == lock);
+            wait.tid == worker_tid && wait.start_ns >= at_ns && is_for_work && !wait.is_limited
+        };
+        let until_ns = self.workers.iter().filter(asks).map(|wait| wait.start_ns).min().unwrap_or(u64::MAX);
+        let is_it = |wait: &&&Wait| {
+            wait.waker_tid == Some(worker_tid) && ready_ns(wait) > at_ns && ready_ns(wait) <= until_ns
+        };
+        let came_back = || self.polls.iter().rfind(is_it).map(|wait| ready_ns(wait));
+        let end_ns = if until_ns <= self.within.1 { until_ns } else { came_back()? };
+        Some(Job { worker_tid, had: (at_ns, end_ns) })
+    }
+
+    /// The waits while another thread had the work are for that one, but for those that a later one explains.
+    fn cover(&self, job: &Job, reasons: &mut [Option<Reason>]) {
+        let Job { worker_tid, had } = *job;
+        let is_of_it = |at: &usize| {
+            let wait = self.polls[*at];
+            reasons[*at].is_none() && common(blocked(wait), had) >= wait.blocked_ns.div_ceil(2)
+        };
+        let covered: Vec<usize> = (0..self.polls.len()).filter(is_of_it).collect();
+        let cut = |at: &usize| {
+            let (begin, end) = blocked(self.polls[*at]);
+            (begin.max(had.0), end.min(had.1))
+        };
+        let intervals: Vec<Interval> = covered.iter().map(cut).collect();
+        // It waits for this thread where that one has Python's interpreter lock.
+        let is_delay = |wait: &&WorkerWait| wait.tid == worker_tid && wait.waker_tid != Some(self.tid);
+        let delayed = most(&self.workers.iter().filter(is_delay), &intervals);
+        for (at, index) in covered.into_iter().enumerate() {
+            let blame = delayed.as_ref().map(|(blame, by)| Blame { ns: by[at], ..*blame });
+            let blame = blame.filter(|blame| blame.ns >= self.polls[index].blocked_ns.div_ceil(2));
+            reasons[index] = Some(Reason::Given(worker_tid, blame));
+        }
+    }
+
+    /// Waits that ended for other requests are of what ended the next one that did not: another thread, or a
+    /// time limit where there is none. Where all later ones did, too, what this one was for was there while the
+    /// thread ran.
+    fn pass_on(&self, jobs: &[Job], reasons: &mut [Option<Reason>]) {
+        let is_foreign = self.foreign(jobs);
+        let mut next: [Option<usize>; 2] = [None; 2];
+        for at in (0..self.polls.len()).rev() {
+            let wait = self.polls[at];
+            if reasons[at].is_some() {
+                next = [None; 2];
+            } else if !is_foreign[at] {
+                next[usize::from(wait.timed_out())] = Some(at);
+            } else {
+                let by = next.into_iter().flatten().next();
+                reasons[at] = Some(by.map_or(Reason::Unknown, Reason::Passed));
+            }
+        }
+    }
+
+    /// Whether another request ended each wait: by its arrival right after it, by a connection of the same
+    /// client, or by a thread that had its work.
+    fn foreign(&self, jobs: &[Job]) -> Vec<bool> {
+        let mut is_arrival = vec![false; self.polls.len()];
+        for start_ns in &self.arrivals {
+            if let Some(before) = self.stretch(*start_ns).checked_sub(1) {
+                is_arrival[before] = true;
+            }
+        }
+        let mut ends: HashMap<u32, [usize; 2]> = HashMap::new();
+        for (wait, is_arrival) in self.polls.iter().zip(&is_arrival) {
+            if let Some(tid) = wait.waker_tid {
+                ends.entry(tid).or_default()[usize::from(*is_arrival)] += 1;
+            }
+        }
+        let is_client = |tid: u32| ends.get(&tid).is_some_and(|[others, arrivals]| arrivals >= others);
+        let is_of_other = |tid: u32, at_ns: u64| {
+            let is_it = |job: &Job| job.worker_tid == tid && (job.had.0..=job.had.1).contains(&at_ns);
+            self.workers.iter().any(|wait| wait.tid == tid) && !jobs.iter().any(is_it)
+        };
+        let by_another = |(at, wait): (usize, &&Wait)| {
+            let is_last = at + 1 == self.polls.len();
+            let by = wait.waker_tid;
+            is_arrival[at]
+                || by.is_some_and(|tid| is_client(tid) || (is_of_other(tid, ready_ns(wait)) && !is_last))
+        };
+        self.polls.iter().enumerate().map(by_another).collect()
+    }
+}
+
+fn ready_ns(wait: &Wait) -> u64 {
+    wait.start_ns.saturating_add(wait.blocked_ns)
+}
+
+/// From its start until it could go on.
+fn blocked(wait: &Wait) -> Interval {
+    (wait.start_ns, ready_ns(wait))
+}
