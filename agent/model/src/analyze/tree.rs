@@ -218,50 +218,78 @@ pub(super) struct Leaves {
     /// Time of nested phases beyond their parent's: phases that were open at the same time, on several
     /// threads or suspended on one. It is no part of the request's latency.
     pub(super) overlapping_ns: u128,
+    /// What each phase has of its own that came in the place of its parent's time.
+    pub(super) elsewhere: Vec<Elsewhere>,
+}
+
+/// Time of a phase that its parent spent otherwise, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Elsewhere {
+    /// On another thread, while the parent waited.
+    pub(super) moved_ns: u64,
+    /// On no thread, while the parent was on one: it is the parent's time, with the parent's waits.
+    pub(super) lent_ns: u64,
 }
 
 impl Leaves {
     /// Each phase takes its time from its parent, cause by cause, as far as the parent has any left. Where
     /// phases nest on one thread that is plain subtraction. A phase that moved to another thread has time
     /// that its parent never had: it takes the place of the parent's waits for others, as of an event loop's
-    /// in poll while a worker computes. What does not fit there stays out, so that no part is negative or
-    /// counted twice.
+    /// in poll while a worker computes. A phase that was suspended while its parent was on a thread (a
+    /// coroutine, in the request of a connection) has the parent's time meanwhile: what the event loop did.
+    /// What does not fit there stays out, so that no part is negative or counted twice.
     pub(super) fn of(request: &Request, located: &Located) -> Self {
-        let (own, overlapping_ns) = own_times(request, &located.parents);
-        Self { own: located.places.iter().copied().zip(own).collect(), overlapping_ns }
+        let OwnTimes { own, overlapping_ns, elsewhere } = OwnTimes::of(request, &located.parents);
+        Self { own: located.places.iter().copied().zip(own).collect(), overlapping_ns, elsewhere }
     }
 }
 
 /// Own time of each phase, and the time of nested phases beyond their parents', see [`Leaves`].
-fn own_times(request: &Request, parents: &[usize]) -> (Vec<Split>, u128) {
-    let mut left: Vec<Split> = Vec::with_capacity(request.phases.len());
-    // What each phase has left for nested ones. A nested phase leaves its thread some microseconds before
-    // the phase around it: for these the inner one is suspended while the outer one is on a CPU. So their
-    // sums tell whether phases overlap, not their causes.
-    let mut room: Vec<u128> = Vec::with_capacity(request.phases.len());
-    // Up to which time nested phases cover each: of two at the same time, one takes the place of its waits.
-    let mut covered: Vec<u64> = vec![0; request.phases.len()];
-    let mut overlapping_ns = 0;
-    for (index, (phase, &parent)) in request.phases.iter().zip(parents).enumerate() {
-        let whole = Split::of(phase);
-        // A queue lies before its request and takes nothing from it.
-        room.push(whole.total_ns());
-        if index == 0 || phase.kind == PhaseKind::Queue {
-            left.push(whole);
-            continue;
+struct OwnTimes {
+    own: Vec<Split>,
+    overlapping_ns: u128,
+    elsewhere: Vec<Elsewhere>,
+}
+
+impl OwnTimes {
+    fn of(request: &Request, parents: &[usize]) -> Self {
+        let phases = request.phases.len();
+        let mut left: Vec<Split> = Vec::with_capacity(phases);
+        let mut elsewhere = vec![Elsewhere::default(); phases];
+        // What each phase has left for nested ones. A nested phase leaves its thread some microseconds before
+        // the phase around it: for these the inner one is suspended while the outer one is on a CPU. So their
+        // sums tell whether phases overlap, not their causes.
+        let mut room: Vec<u128> = Vec::with_capacity(phases);
+        // Up to which time nested phases cover each: of two at the same time, one takes the place of its waits.
+        let mut covered: Vec<u64> = vec![0; phases];
+        let mut overlapping_ns = 0;
+        for (index, (phase, &parent)) in request.phases.iter().zip(parents).enumerate() {
+            let whole = Split::of(phase);
+            // A queue lies before its request and takes nothing from it.
+            room.push(whole.total_ns());
+            if index == 0 || phase.kind == PhaseKind::Queue {
+                left.push(whole);
+                continue;
+            }
+            let beyond_ns = whole.total_ns().saturating_sub(room[parent]);
+            room[parent] = room[parent].saturating_sub(whole.total_ns());
+            overlapping_ns += if beyond_ns > CLOCK_NS { beyond_ns } else { 0 };
+            let taken = left[parent].take(&whole);
+            let end_ns = phase.start_ns.saturating_add(phase.duration_ns);
+            let alone_ns = end_ns.saturating_sub(phase.start_ns.max(covered[parent]));
+            covered[parent] = covered[parent].max(end_ns);
+            let most_ns = u128::from(alone_ns).saturating_sub(taken.total_ns()) as u64;
+            let mut own = left[parent].give_way(&whole, &taken, most_ns);
+            let moved_ns = (own.total_ns() - taken.total_ns()) as u64;
+            let suspended_ns = (whole.suspended - taken.suspended).min(most_ns - moved_ns);
+            let lent_ns = if u128::from(suspended_ns) > CLOCK_NS { suspended_ns } else { 0 };
+            let lent = left[parent].lend(lent_ns);
+            elsewhere[index] = Elsewhere { moved_ns, lent_ns: lent.total_ns() as u64 };
+            own.add(&lent);
+            left.push(own);
         }
-        let beyond_ns = whole.total_ns().saturating_sub(room[parent]);
-        room[parent] = room[parent].saturating_sub(whole.total_ns());
-        overlapping_ns += if beyond_ns > CLOCK_NS { beyond_ns } else { 0 };
-        let taken = left[parent].take(&whole);
-        let end_ns = phase.start_ns.saturating_add(phase.duration_ns);
-        let alone_ns = end_ns.saturating_sub(phase.start_ns.max(covered[parent]));
-        covered[parent] = covered[parent].max(end_ns);
-        let most_ns = u128::from(alone_ns).saturating_sub(taken.total_ns()) as u64;
-        let own = left[parent].give_way(&whole, &taken, most_ns);
-        left.push(own);
+        Self { own: left, overlapping_ns, elsewhere }
     }
-    (left, overlapping_ns)
 }
 
 /// A request's time by cause, without queues: that of its own thread, but what nested phases did on other
@@ -275,7 +303,7 @@ pub(super) fn whole_time(request: &Request) -> Split {
     if !is_moved(request, &parents) {
         return whole;
     }
-    let (own, _) = own_times(request, &parents);
+    let OwnTimes { own, .. } = OwnTimes::of(request, &parents);
     let own = own.iter().zip(&request.phases).filter(|(_, phase)| phase.kind != PhaseKind::Queue);
     let mut sum = Split::default();
     own.for_each(|(own, _)| sum.add(own));

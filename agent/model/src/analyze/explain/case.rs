@@ -20,6 +20,7 @@ use super::{
         typical::RequestKind,
     },
     counts::{self, Events, Usual},
+    elsewhere::Covers,
     held::Locks,
     helped::HelperWaits,
     holders::holders,
@@ -51,6 +52,8 @@ pub struct Case {
     pub excess_ns: i64,
     /// Phases whose time outside their children differs from the typical one, largest excess first.
     pub phases: Vec<CasePhase>,
+    /// Switches of its threads that no hook saw: their waits are not recorded.
+    pub switches_missed: u64,
     /// What a GPU did for it, if it lies within a window in which that was recorded.
     pub gpu: Option<RequestWork>,
     pub(super) trail: Trail,
@@ -92,6 +95,9 @@ pub struct Part {
 pub struct Evidence {
     /// Long waits of the request's own threads in that phase for that account.
     pub waits: Option<Waits>,
+    /// There were others that lie beside a phase on another thread: which of them it has the place of is not
+    /// known.
+    pub left_out: bool,
     /// Long waits of other threads of its process during the phase, by thread, longest first.
     pub helpers: Vec<HelperWaits>,
     /// What other threads of its process did, if that may be what it waited for.
@@ -135,6 +141,8 @@ pub struct Sampled {
 pub(super) struct Trail {
     /// Place of each of the phases above; `own`: their events, until the usual numbers are known.
     places: Vec<PlaceId>,
+    /// Phases that have the place of others.
+    pub(super) covers: Covers,
     /// Phases by their `id`, as places in the list above.
     pub(super) phase_of: HashMap<u64, usize>,
     /// Phases, outside their children, during which helpers waited for a CPU: index of the phase, start and
@@ -186,6 +194,7 @@ impl Case {
         phases.sort_by_key(|(place, phase)| (std::cmp::Reverse(phase.excess_ns), rank(place)));
         let (places, phases): (Vec<PlaceId>, Vec<CasePhase>) = phases.into_iter().unzip();
         let latency_ns = latency_ns(request);
+        let missed = request.phases.iter().map(|phase| phase.counts.switch_missed);
         let within = (root.start_ns, root.start_ns.saturating_add(root.duration_ns));
         Self {
             id: root.id,
@@ -199,6 +208,7 @@ impl Case {
             polls: Polls::new(root.id, root.thread.tgid, tids(request), within),
             trail: Trail::new(request, located, places, &phases, own),
             phases,
+            switches_missed: missed.fold(0, u64::saturating_add),
             gpu: None,
         }
     }
@@ -282,7 +292,8 @@ impl Trail {
         let root = request.root();
         let queued_ns = latency_ns(request).saturating_sub(root.duration_ns);
         let (spans, duration_ns) = (spans.collect(), root.duration_ns);
-        Self { places, phase_of, spans, tids, queued_ns, duration_ns, own }
+        let covers = Covers::new(request, located);
+        Self { places, covers, phase_of, spans, tids, queued_ns, duration_ns, own }
     }
 }
 

@@ -19,7 +19,17 @@ impl Case {
 
     /// Lays an own wait beside its parts; `culprit`: where other waits tell it.
     fn add_blamed(&mut self, wait: &Wait, culprit: Option<&Culprit>) {
-        let Some(&index) = wait.phase.and_then(|phase| self.trail.phase_of.get(&phase)) else { return };
+        let is_given = matches!(culprit, Some(Culprit::Given { .. }));
+        let own = wait.phase.and_then(|phase| self.trail.phase_of.get(&phase)).copied();
+        let Some(phase) = self.trail.covers.phase_of(wait, is_given) else {
+            let parts = own.map(|index| self.phases[index].parts.iter_mut());
+            let mut parts = parts.into_iter().flatten();
+            if let Some(part) = parts.find(|part| part.cause == Cause::Account(wait.account)) {
+                part.evidence.left_out = true;
+            }
+            return;
+        };
+        let Some(&index) = self.trail.phase_of.get(&phase) else { return };
         let start_ns = self.start_ns;
         let parts = &mut self.phases[index].parts;
         for (account, from_ns, ns) in wait.portions().into_iter().filter(|portion| portion.2 > 0) {
@@ -86,8 +96,10 @@ impl Case {
             self.add_blamed(&wait, worker.as_ref());
         }
         for part in self.phases.iter_mut().flat_map(|phase| &mut phase.parts) {
-            let Evidence { waits, helpers, .. } = &mut part.evidence;
+            let Evidence { waits, helpers, left_out, .. } = &mut part.evidence;
+            let had_some = waits.is_some();
             *waits = waits.take().and_then(|waits| waits.settled(part.cause, part.ns));
+            *left_out |= had_some && waits.is_none();
             helped::settle(helpers);
         }
     }

@@ -11,6 +11,7 @@ mod case;
 mod counts;
 mod crowded;
 mod culprit;
+mod elsewhere;
 mod ending;
 mod explained;
 mod fitting;

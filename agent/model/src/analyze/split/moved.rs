@@ -40,6 +40,21 @@ impl Split {
         }
         moved
     }
+
+    /// So much of this one's time on threads, of all accounts in proportion, for a nested phase that was on no
+    /// thread meanwhile. Numbers beside the time go along in the same part, but for the guest's pauses.
+    pub(in crate::analyze) fn lend(&mut self, ns: u64) -> Split {
+        let all = sum(&self.accounts);
+        let lent_ns = u128::from(ns).min(all);
+        if lent_ns == 0 {
+            return Split::default();
+        }
+        let part = |own: u64| (u128::from(own) * lent_ns / all) as u64;
+        let accounts = portions(self.accounts, lent_ns);
+        let lent = Split { accounts, suspended: 0, queue: 0, handoff: 0, pause: 0, ..self.map(part) };
+        *self = self.zip(&lent, |own, lent| own - lent);
+        lent
+    }
 }
 
 fn sum(of: &[u64]) -> u128 {
@@ -111,6 +126,16 @@ mod tests {
             let moved = around.give_way(&nested, &taken, most_ns);
             prop_assert_eq!(around.total_ns() + moved.total_ns(), before);
             prop_assert!(moved.accounts.iter().zip(nested.accounts).all(|(part, whole)| *part <= whole));
+        }
+
+        #[test]
+        fn what_is_lent_is_of_the_lender(accounts in prop::array::uniform11(0..=u64::MAX / 16), ns: u64) {
+            let before = Split { accounts, steal: 900, pause: 7, suspended: 5, ..Split::default() };
+            let mut around = before;
+            let lent = around.lend(ns);
+            prop_assert_eq!(lent.total_ns(), u128::from(ns).min(sum(&accounts)));
+            prop_assert_eq!(around.zip(&lent, |own, lent| own + lent), before);
+            prop_assert_eq!((around.pause, around.suspended), (7, 5));
         }
     }
 }

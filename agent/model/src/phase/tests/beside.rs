@@ -27,6 +27,27 @@ fn a_thread_that_enters_too_early_goes_on_where_the_other_leaves() {
     ");
 }
 
+/// Most of the pool's wait lies behind the loop's leave, and all of it is for the phase.
+#[test]
+fn a_wait_that_began_before_the_other_left_is_of_the_phase() {
+    let printed = play(
+        "
+        0   10/10 adopt
+        1   10/11 fork 10/10
+        100 10/10 request 262144 get #1
+        120 10/11 enter 262144              +poll 119
+        130 10/10 leave 262144              +runq 5
+        190 10/11 wait sleep from=125 ready=190
+        200 10/11 leave 262144              +sleep 65
+        210 10/10 enter 262144              +poll 80
+        220 10/10 end 262144",
+    );
+    insta::assert_snapshot!(printed, @"
+    wait behind stress  10/11  125..190  in phase 1 of 1, sleep 65
+    request get #1      10/10  100..220  cpu 50, runq 5, sleep 55, suspended 10
+    ");
+}
+
 /// Two calls in the pool at once: each moment is one thread's, and both threads' phases are inside.
 #[test]
 fn two_threads_at_once_have_phases_in_one_request() {

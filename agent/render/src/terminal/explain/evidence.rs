@@ -89,7 +89,9 @@ fn after(part: &Part, words: &Words<'_>, is_bare: bool) -> Option<String> {
             Some("nothing that is counted explains it: clock, caches, memory, or more work".to_owned())
         }
         Cause::Account(account) if is_bare && account != Account::Cpu => {
-            let is_short = words.facts.has_all_waits && words.facts.fidelity.is_none_or(Fidelity::is_whole);
+            let is_short = !part.evidence.left_out
+                && words.has_all_waits()
+                && words.facts.fidelity.is_none_or(Fidelity::is_whole);
             let short = if is_short { ", in waits too short to be recorded" } else { "" };
             Some(format!("{}{short}", instead(part)))
         }
@@ -158,14 +160,16 @@ impl Words<'_> {
         let is_account = matches!(part.cause, Cause::Account(_));
         let short_ns = part.ns.saturating_sub(waits.total_ns);
         if is_account && short_ns > part.ns / 10 {
-            let why = if self.facts.has_all_waits {
-                "too short to be recorded"
-            } else {
-                "that were lost or too short"
-            };
+            let why =
+                if self.has_all_waits() { "too short to be recorded" } else { "that were lost or too short" };
             clauses.push(format!("{} in waits {why}", duration(short_ns)));
         }
         clauses
+    }
+
+    /// Whether all its waits above the threshold were recorded.
+    const fn has_all_waits(&self) -> bool {
+        self.facts.has_all_waits && self.case.switches_missed == 0
     }
 
     /// Waits of this request, with the groups of processes that had the CPU.

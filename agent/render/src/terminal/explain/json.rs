@@ -352,7 +352,7 @@ fn phase<'a>(phase: &'a CasePhase, explanation: &'a Explanation, seen: &Seen<'_>
 
 fn part<'a>(part: &'a Part, explanation: &'a Explanation, seen: &Seen<'_>) -> PartJson<'a> {
     let Part { cause, excess_ns, ns, typical_ns, evidence } = part;
-    let Evidence { waits, helpers, meanwhile, counts, sampled, ahead } = evidence;
+    let Evidence { waits, left_out: _, helpers, meanwhile, counts, sampled, ahead } = evidence;
     let helper = |one: &'a HelperWaits| {
         let HelperWaits { tid, count, ns, by: waits } = one;
         let comm = explanation.threads.get(tid).map(|named| &named.comm);

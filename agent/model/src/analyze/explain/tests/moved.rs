@@ -49,3 +49,43 @@ fn time_on_another_thread_beyond_the_waits_stays_out() {
     let sum: i64 = case.phases.iter().map(|phase| phase.excess_ns).sum();
     assert_eq!(sum, case.excess_ns);
 }
+
+/// The event loop's waits while a coroutine is suspended are those of the coroutine's phase.
+#[test]
+fn a_suspended_phase_has_the_time_and_the_waits_of_its_loop() {
+    let mut requests = run_with(Account::Poll, 10_000_000);
+    for phase in requests.iter_mut().flat_map(|request| request.phases.iter_mut().skip(1)) {
+        phase.suspended_ns = std::mem::take(&mut phase.accounts.0[Account::Poll as usize]);
+    }
+    let root = requests[94].root();
+    let of_loop = Wait { waker_tid: Some(70), ..samples::wait(root, Account::Poll, [9_000_000, 0, 0]) };
+    let explanation = with_waits(explain(&requests, Wanted::Number(94)), vec![of_loop]);
+    let case = &explanation.groups[0].cases[0];
+    let first = &case.phases[0];
+    assert_eq!(first.path, ["work"]);
+    let poll = first.parts.iter().find(|part| part.cause == Cause::Account(Account::Poll)).expect("it waits");
+    // The loop's other time while it was suspended, as for other requests, goes along.
+    assert!((9_000_000..=10_000_000).contains(&poll.excess_ns), "{poll:?}");
+    let waits = poll.evidence.waits.as_ref().expect("there is one");
+    assert_eq!((waits.total_ns, waits.by[0].culprit.clone()), (9_000_000, Culprit::Woken { tid: 70 }));
+    let sum: i64 = case.phases.iter().map(|phase| phase.excess_ns).sum();
+    assert_eq!(sum, case.excess_ns);
+}
+
+/// A wait of the loop in which a worker had the phase is not shown: the phase has waits of its own.
+#[test]
+fn waits_beside_a_phase_on_another_thread_are_left_out() {
+    let mut requests = moved(Account::Sleep);
+    // The loop waits for longer than that phase, so that something is left.
+    requests[94].phases[0].accounts.0[Account::Poll as usize] += 5_000_000;
+    requests[94].phases[0].duration_ns += 5_000_000;
+    let root = requests[94].root();
+    let of_loop = samples::wait(root, Account::Poll, [9_000_000, 0, 0]);
+    let explanation = with_waits(explain(&requests, Wanted::Number(94)), vec![of_loop]);
+    let parts = explanation.groups[0].cases[0].phases.iter().flat_map(|phase| &phase.parts);
+    let poll: Vec<_> = parts.filter(|part| part.cause == Cause::Account(Account::Poll)).collect();
+    assert!(!poll.is_empty(), "the loop waited for longer");
+    for part in poll {
+        assert_eq!((part.evidence.waits.clone(), part.evidence.left_out), (None, true));
+    }
+}
