@@ -208,12 +208,9 @@ impl<'a> EventLoop<'a> {
 
     fn reasons(&self) -> Vec<Option<Reason>> {
         let mut reasons = vec![None; self.polls.len()];
-        let mut jobs: Vec<Job> = self
-            .given
-            .iter()
-            .filter(|given| self.is_own(**given))
-            .filter_map(|given| self.job(*given))
-            .collect();
+        let jobs = self.given.iter().filter_map(|given| Some((given, self.job(*given)?)));
+        let own = jobs.filter(|(given, job)| self.is_own(**given) || self.is_last(job));
+        let mut jobs: Vec<Job> = own.map(|(_, job)| job).collect();
         // The last one came back right before the request went on to its end.
         jobs.sort_by_key(|job| Reverse(job.had.1));
         for job in &jobs {
@@ -238,6 +235,15 @@ impl<'a> EventLoop<'a> {
         let begun = self.arrivals.iter().filter(|start_ns| is_before(**start_ns)).count();
         let given = self.given.iter().filter(|given| is_before(given.at_ns)).count();
         given >= begun || (stretch == 0 && given == 0)
+    }
+
+    /// Whether the thread that had the work ended the last wait: right after that the request went on to its
+    /// end.
+    fn is_last(&self, job: &Job) -> bool {
+        self.polls.last().is_some_and(|wait| {
+            let at_ns = ready_ns(wait);
+            wait.waker_tid == Some(job.worker_tid) && job.had.0 < at_ns && at_ns <= job.had.1
+        })
     }
 
     /// The work ends when its thread waits for more, or with the last wait that the thread ends. None where

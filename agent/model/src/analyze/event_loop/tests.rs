@@ -184,6 +184,25 @@ fn what_came_while_the_loop_ran_has_no_name() {
     assert!(seen.told().iter().all(|told| !told.wait.timed_out()));
 }
 
+/// Work that was given away behind the arrival of another request may be of that one, unless its end is the
+/// request's.
+#[rstest]
+#[case::ends_the_last_wait(Some(11), true)]
+#[case::ends_another(Some(80), false)]
+fn work_behind_an_arrival(#[case] last: Option<u32>, #[case] is_own: bool) {
+    let waits = vec![
+        poll(1, 100, Some(90)),
+        poll(103, 150, Some(if is_own { 90 } else { 11 })),
+        poll(153, 196, last),
+        idle(11, 0, 102),
+        wait(11, Account::Sleep, (102, if is_own { 195 } else { 149 }), None),
+        idle(11, 198, 400),
+    ];
+    let seen = Seen { waits, arrivals: vec![101, 151] };
+    let given: Vec<bool> = seen.words().into_iter().map(|(_, is_given, _)| is_given).collect();
+    assert_eq!(given, [false, is_own, is_own]);
+}
+
 /// The work of another request: that one came first between the same two waits.
 #[test]
 fn the_work_of_another_request() {
