@@ -1,22 +1,27 @@
 //! Helpers of `cargo xtask bench soak`: a busy service, the collector that counts its spans, and hostile
 //! neighbours.
 //!
-//! `soak program SECONDS REQUESTS_PER_S NOTE` makes requests of five phases; `soak collector` says where it
+//! `soak program SECONDS REQUESTS_PER_S NOTE [FAULTS]` makes requests of five phases, one of which takes longer
+//! for a reason that it appends to the file FAULTS; `soak collector` says where it
 //! listens and obeys `away`, `back` and `count`, a line each; `soak hostile NOTE` disturbs until its standard
 //! input ends. NOTE is a file in which the program says where the agent listens.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod collector;
+mod fault;
 mod hostile;
 
 use std::{
     fs, io,
     path::Path,
-    thread,
+    process, thread,
     time::{Duration, Instant},
 };
 
-use self::collector::{Collector, Counts};
+use self::{
+    collector::{Collector, Counts},
+    fault::Fault,
+};
 
 /// Time between two bursts.
 const TICK: Duration = Duration::from_millis(1);
@@ -26,15 +31,20 @@ const PHASES: [&str; 4] = ["parse", "look up", "compute", "answer"];
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["program", seconds, rate, note] => program(seconds.parse()?, rate.parse()?, Path::new(note)),
+        ["program", seconds, rate, note] => program(seconds.parse()?, rate.parse()?, Path::new(note), None),
+        ["program", seconds, rate, note, faults] => {
+            program(seconds.parse()?, rate.parse()?, Path::new(note), Some(Path::new(faults)))
+        }
         ["collector"] => collect(),
         ["hostile", note] => hostile::disturb(Path::new(note)),
-        _ => anyhow::bail!("usage: soak program SECONDS REQUESTS_PER_S NOTE | collector | hostile NOTE"),
+        _ => anyhow::bail!(
+            "usage: soak program SECONDS REQUESTS_PER_S NOTE [FAULTS] | collector | hostile NOTE"
+        ),
     }
 }
 
 /// Prints how many requests there were, as a line of JSON.
-fn program(seconds: u64, rate: u64, note: &Path) -> anyhow::Result<()> {
+fn program(seconds: u64, rate: u64, note: &Path, mut faults: Option<&Path>) -> anyhow::Result<()> {
     fs::write(note, std::env::var("GUESTSCOPE_NOTIFY").unwrap_or_default())?;
     let (start, lasts) = (Instant::now(), Duration::from_secs(seconds));
     let mut done = 0;
@@ -43,7 +53,10 @@ fn program(seconds: u64, rate: u64, note: &Path) -> anyhow::Result<()> {
         let due = (passed.as_nanos() * u128::from(rate) / 1_000_000_000) as u64;
         while done < due {
             done += 1;
-            request(done);
+            let fault = faults
+                .take_if(|_| passed >= lasts / 6 * (1 + process::id() % 5))
+                .map(|file| (Fault::any(), file));
+            request(done, fault)?;
         }
         if passed == lasts {
             break;
@@ -54,12 +67,19 @@ fn program(seconds: u64, rate: u64, note: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn request(number: u64) {
+fn request(number: u64, fault: Option<(Fault, &Path)>) -> io::Result<()> {
+    if let Some((fault, file)) = fault {
+        fault.note(file)?;
+    }
     let _request = guestscope_marker::request("request", number);
     for name in PHASES {
         let _phase = guestscope_marker::phase(name);
         std::hint::black_box((0..200).sum::<u64>());
+        if let Some((fault, _)) = fault.filter(|_| name == "compute") {
+            fault.strike()?;
+        }
     }
+    Ok(())
 }
 
 fn collect() -> anyhow::Result<()> {
