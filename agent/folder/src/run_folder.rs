@@ -28,6 +28,8 @@ use super::{
 pub struct FolderHealth {
     /// The last error, for people; none if all went well.
     pub last_error: Option<String>,
+    /// The last flush failed: rows wait that are not in the files.
+    pub is_failing: bool,
     /// Rows that are in the files.
     pub rows: RowCounts,
     /// Rows that never will be.
@@ -52,6 +54,7 @@ pub struct RunFolder {
     /// None before the first row.
     pub(super) gpu_work: Option<Stream<GpuWork>>,
     pub(super) last_error: Option<String>,
+    pub(super) is_failing: bool,
 }
 
 impl RunFolder {
@@ -197,6 +200,7 @@ impl RunFolder {
             self.waits.flush(),
             self.gpu_work.as_mut().map_or(Ok(()), Stream::flush),
         ];
+        self.is_failing = flushed.iter().any(Result::is_err);
         for result in flushed {
             self.note(result);
         }
@@ -226,6 +230,7 @@ impl RunFolder {
     pub fn health(&self) -> FolderHealth {
         FolderHealth {
             last_error: self.last_error.clone(),
+            is_failing: self.is_failing,
             rows: self.row_counts(),
             rows_lost: self.rows_lost(),
         }

@@ -240,8 +240,8 @@ impl Sinks {
             // A recorder keeps a part only while the agent takes too much, and then writes whole batches.
             let is_sampled = self.attendant.is_none() && self.sampler.part() <= SMALL_PART;
             // A write that failed is tried again at once.
-            let is_well = self.folder.health().last_error.is_none();
-            if !(is_sampled && is_well) || self.flushed.elapsed() >= SAMPLED_FLUSH {
+            let is_failing = self.folder.health().is_failing;
+            if !is_sampled || is_failing || self.flushed.elapsed() >= SAMPLED_FLUSH {
                 self.flushed = Instant::now();
                 self.folder.flush();
             }

@@ -247,7 +247,7 @@ impl Watching {
     fn lost_behind(&mut self) -> impl Iterator<Item = (String, u64)> + use<> {
         let pushes = self.pushed.as_ref().map(MetricsExporter::so_far);
         let failed = pushes.map_or(0, |(_, failed, error)| {
-            self.taking.tell(error.as_deref());
+            self.taking.tell(error.as_deref(), &mut self.shared.status().last_error);
             failed
         });
         let spans = self.shared.status().spans_lost;

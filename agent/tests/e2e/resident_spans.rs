@@ -6,7 +6,7 @@ use crate::{
     ground::eventually,
     resident_metrics::free_port,
     running::Running,
-    watching::{Resident, taker},
+    watching::{Resident, answer_all, taker},
 };
 
 /// Nothing is noticed: all requests are sent.
@@ -60,4 +60,22 @@ fn spans_that_never_reach_a_collector_are_counted() {
     let lost: u64 =
         lost.and_then(|count| count.replace(',', "").parse().ok()).unwrap_or_else(|| panic!("{said}"));
     assert!(lost >= waited, "{lost} {waited}");
+}
+
+#[test]
+fn spans_that_a_collector_refuses_are_told_at_once() {
+    const NAME: &str = "resident_spans::spans_that_a_collector_refuses_are_told_at_once";
+    let Some(resident) = Resident::new(NAME) else { return };
+    let port = free_port();
+    answer_all(port, "400 Bad Request");
+    let agent = watch(&resident, port);
+    let program = resident.program("book");
+    let said = |what: &str| resident.said("agent").contains(what).then_some(());
+    eventually("it is told", || said("spans were refused: "));
+    let status = resident.ctl("status");
+    assert!(status["spans_lost"].as_u64().is_some_and(|lost| lost > 0), "{status}");
+    assert!(status["last_error"].as_str().is_some_and(|error| error.contains("refused")), "{status}");
+    agent.signal(Signal::SIGTERM);
+    agent.finish().expect(0);
+    drop(program);
 }

@@ -144,6 +144,11 @@ impl Resident {
 
 /// Answers each POST with success, until the test ends.
 pub(crate) fn taker(port: u16) {
+    answer_all(port, "200 OK");
+}
+
+/// The same with this status.
+pub(crate) fn answer_all(port: u16, status: &'static str) {
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free again");
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -159,8 +164,8 @@ pub(crate) fn taker(port: u16) {
                     line.clear();
                 }
                 let read = std::io::copy(&mut reader.by_ref().take(bytes), &mut std::io::sink());
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                if bytes == 0 || read.is_err() || stream.write_all(answer).is_err() {
+                let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                if bytes == 0 || read.is_err() || stream.write_all(answer.as_bytes()).is_err() {
                     break;
                 }
             }

@@ -152,6 +152,8 @@ pub struct Delivered {
     pub lost: u64,
     /// Why it cannot be reached now, for people, without credentials.
     pub away: Option<String>,
+    /// Why it last refused spans; as above.
+    pub refused: Option<String>,
 }
 
 /// The export of one service. Shareable: all methods take `&self`.
@@ -315,9 +317,9 @@ impl Exporter {
 
     /// What became of the spans so far.
     pub fn delivered(&self) -> Delivered {
-        let (books, away) = self.queue.reached();
-        let lost = books.dropped + books.rejected;
-        Delivered { sent: books.sent - books.rejected, waiting: books.pending() + books.spilled, lost, away }
+        let (books, away, refused) = self.queue.reached();
+        let (lost, waiting) = (books.dropped + books.rejected, books.pending() + books.spilled);
+        Delivered { sent: books.sent - books.rejected, waiting, lost, away, refused }
     }
 
     /// Why spans did not arrive, for people, where no folder was meant to keep them.

@@ -291,10 +291,10 @@ impl Queue {
         self.lock().errors.away = error;
     }
 
-    /// The counters, and why the collector cannot be reached now.
-    pub(super) fn reached(&self) -> (Books, Option<String>) {
+    /// The counters, why the collector cannot be reached now, and why it last refused spans.
+    pub(super) fn reached(&self) -> (Books, Option<String>, Option<String>) {
         let state = self.lock();
-        (state.books, state.errors.away.clone())
+        (state.books, state.errors.away.clone(), state.errors.refused.clone())
     }
 
     /// Sets why spans did not arrive although the collector can be reached.

@@ -339,13 +339,11 @@ impl Attendant for Recording {
     }
 
     fn delivered(&mut self, spans: Delivered) {
-        let Delivered { sent, waiting, lost, away } = spans;
-        let told = self.taking.tell(away.as_deref());
+        let Delivered { sent, waiting, lost, away, refused } = spans;
         let mut status = self.shared.status();
         (status.spans_sent, status.spans_waiting, status.spans_lost) = (sent, waiting, lost);
-        if let Some(told) = told {
-            status.last_error = told;
-        }
+        self.taking.tell(away.as_deref(), &mut status.last_error);
+        self.taking.tell_refused(lost, refused.as_deref(), &mut status.last_error);
     }
 
     fn tick(&mut self, folder: &mut RunFolder, sampler: &mut Sampler) {
