@@ -1,10 +1,10 @@
 //! Helpers of `cargo xtask bench soak`: a busy service, the collector that counts its spans, and hostile
 //! neighbours.
 //!
-//! `soak program SECONDS REQUESTS_PER_S NOTE [FAULTS]` makes requests of five phases, one of which takes longer
-//! for a reason that it appends to the file FAULTS; `soak collector` says where it
-//! listens and obeys `away`, `back` and `count`, a line each; `soak hostile NOTE` disturbs until its standard
-//! input ends. NOTE is a file in which the program says where the agent listens.
+//! `soak program SECONDS REQUESTS_PER_S NOTE [FAULTS]` makes requests of five phases, one of which takes
+//! longer for a reason that it appends to the file FAULTS; `soak collector` says where it listens and obeys
+//! `away`, `back` and `count`, a line each; `soak hostile NOTE` disturbs until its standard input ends. NOTE
+//! is a file in which the program says where the agent listens.
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
 mod collector;

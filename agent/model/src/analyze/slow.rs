@@ -2,7 +2,10 @@
 
 use guestscope_contract::Account;
 
-use super::{cause::Cause, event_loop::Polls};
+use super::{
+    cause::Cause,
+    event_loop::{Polls, is_worth},
+};
 use crate::{
     phase::{Holder, ThreadId, Wait, waits_for_address_space},
     untrusted::Untrusted,
@@ -64,12 +67,12 @@ impl Slow {
         self.parts.iter().filter(|part| part.cause == cause).map(|part| part.excess_ns).sum()
     }
 
-    /// Waits in poll as those of an event loop, if it waited for longer than usual there.
+    /// Waits in poll as those of an event loop, if it waited for much longer than usual there.
     pub(super) fn polls(&self) -> Option<Polls> {
         let ThreadId { tid, tgid, .. } = self.thread;
         let within = (self.start_ns, self.start_ns.saturating_add(self.latency_ns));
-        let is_longer = self.excess_by(Cause::Account(Account::Poll)) > 0;
-        is_longer.then(|| Polls::new(self.id, tgid, vec![tid], within))
+        let poll_ns = self.excess_by(Cause::Account(Account::Poll));
+        is_worth(poll_ns, self.excess_ns).then(|| Polls::new(self.id, tgid, vec![tid], within))
     }
 
     /// Whether a wait is of the cause that explains most of the excess.

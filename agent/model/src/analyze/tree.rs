@@ -260,7 +260,8 @@ impl OwnTimes {
         // the phase around it: for these the inner one is suspended while the outer one is on a CPU. So their
         // sums tell whether phases overlap, not their causes.
         let mut room: Vec<u128> = Vec::with_capacity(phases);
-        // Up to which time nested phases cover each: of two at the same time, one takes the place of its waits.
+        // Up to which time nested phases cover each: of two at the same time, one takes the place of its
+        // waits.
         let mut covered: Vec<u64> = vec![0; phases];
         let mut overlapping_ns = 0;
         for (index, (phase, &parent)) in request.phases.iter().zip(parents).enumerate() {

@@ -105,7 +105,8 @@ impl Pairing {
         let lost_before = state.lost;
         let entry =
             Entry { id, root: open.root, depth: open.depth, instance: open.key.instance, ..Entry::default() };
-        // Its waits are of the phase from when it entered: most of a long one may lie behind the other's leave.
+        // Its waits are of the phase from when it entered: most of a long one may lie behind the other's
+        // leave.
         state.stack.insert(next.place, Entry { begin_ns: next.now.time_ns, lost_before, ..entry });
         self.suspended.remove(&(tgid, id));
         self.note_thread(thread);

@@ -66,6 +66,11 @@ enum Reason {
     Unknown,
 }
 
+/// Whether waits in poll took enough longer, of what a request took longer, ns, to be told: a twentieth.
+pub(super) fn is_worth(poll_ns: i64, excess_ns: i64) -> bool {
+    poll_ns > 0 && poll_ns.saturating_mul(20) >= excess_ns
+}
+
 impl Polls {
     /// For the request of this `id`, with threads of one process, and its begin and end, ns.
     pub(super) fn new(id: u64, pid: u32, tids: Vec<u32>, within: (u64, u64)) -> Self {
@@ -227,8 +232,8 @@ impl<'a> EventLoop<'a> {
         self.polls.partition_point(|wait| wait.end_ns() <= time_ns)
     }
 
-    /// Whether what was given to another thread is of this request. In the order in which requests come, their
-    /// work is given away; this one is the first before its first wait.
+    /// Whether what was given to another thread is of this request. In the order in which requests come,
+    /// their work is given away; this one is the first before its first wait.
     fn is_own(&self, Given { at_ns, .. }: Given) -> bool {
         let stretch = self.stretch(at_ns);
         let is_before = |time_ns: u64| time_ns < at_ns && self.stretch(time_ns) == stretch;
@@ -286,8 +291,8 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Waits that ended for other requests are of what ended the next one that did not: another thread, or a
-    /// time limit where there is none. Where all later ones did, too, what this one was for was there while the
-    /// thread ran.
+    /// time limit where there is none. Where all later ones did, too, what this one was for was there while
+    /// the thread ran.
     fn pass_on(&self, jobs: &[Job], reasons: &mut [Option<Reason>]) {
         let is_foreign = self.foreign(jobs);
         let mut next: [Option<usize>; 2] = [None; 2];

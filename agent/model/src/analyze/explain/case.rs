@@ -13,7 +13,7 @@ use crate::untrusted::Untrusted;
 use super::{
     super::{
         cause::Cause,
-        event_loop::Polls,
+        event_loop::{Polls, is_worth},
         split::{SAMPLE_NS, Split},
         summary::excesses,
         tree::{Located, PlaceId, latency_ns},
@@ -58,7 +58,8 @@ pub struct Case {
     pub gpu: Option<RequestWork>,
     pub(super) trail: Trail,
     pub(super) locks: Locks,
-    pub(super) polls: Polls,
+    /// Its waits in poll, if it waited for much longer than usual there.
+    pub(super) polls: Option<Polls>,
 }
 
 /// A phase of it, or what no phase covers: its own time, without nested phases.
@@ -194,6 +195,10 @@ impl Case {
         phases.sort_by_key(|(place, phase)| (std::cmp::Reverse(phase.excess_ns), rank(place)));
         let (places, phases): (Vec<PlaceId>, Vec<CasePhase>) = phases.into_iter().unzip();
         let latency_ns = latency_ns(request);
+        let excess_ns = latency_ns as i64 - typical.latency_ns as i64;
+        let poll = Cause::Account(Account::Poll);
+        let parts = phases.iter().flat_map(|phase| &phase.parts).filter(|part| part.cause == poll);
+        let poll_ns = parts.map(|part| part.excess_ns).sum::<i64>();
         let missed = request.phases.iter().map(|phase| phase.counts.switch_missed);
         let within = (root.start_ns, root.start_ns.saturating_add(root.duration_ns));
         Self {
@@ -203,9 +208,10 @@ impl Case {
             pid: root.thread.tgid,
             start_ns: root.start_ns,
             latency_ns,
-            excess_ns: latency_ns as i64 - typical.latency_ns as i64,
+            excess_ns,
             locks: Locks::default(),
-            polls: Polls::new(root.id, root.thread.tgid, tids(request), within),
+            polls: is_worth(poll_ns, excess_ns)
+                .then(|| Polls::new(root.id, root.thread.tgid, tids(request), within)),
             trail: Trail::new(request, located, places, &phases, own),
             phases,
             switches_missed: missed.fold(0, u64::saturating_add),
@@ -242,11 +248,6 @@ impl Case {
         let mut parts = self.phases.iter_mut().flat_map(|phase| &mut phase.parts);
         let queue = parts.find(|part| part.cause == Cause::Queue && part.excess_ns > 0)?;
         Some(&mut queue.evidence.ahead)
-    }
-
-    /// Whether it waited for longer than usual in poll.
-    pub(super) fn has_polled(&self) -> bool {
-        self.excess_by(Cause::Account(Account::Poll)) > 0
     }
 
     /// Compares counts and samples with the usual ones.

@@ -1,7 +1,10 @@
 //! Lays long waits beside the parts of a request's excess that they explain.
 
 use super::{
-    super::{cause::Cause, event_loop::Told},
+    super::{
+        cause::Cause,
+        event_loop::{Polls, Told},
+    },
     case::{Case, Evidence},
     culprit::Culprit,
     helped,
@@ -12,7 +15,8 @@ use crate::phase::{Blame, Wait, waits_for_address_space};
 impl Case {
     /// A long wait of one of its own threads.
     pub(super) fn add_own_wait(&mut self, wait: &Wait) {
-        if !self.locks.take(wait) && !self.polls.take(wait) {
+        let is_kept = self.locks.take(wait) || self.polls.as_mut().is_some_and(|polls| polls.take(wait));
+        if !is_kept {
             self.add_blamed(wait, None);
         }
     }
@@ -90,7 +94,7 @@ impl Case {
         for (wait, holder) in self.locks.settle() {
             self.add_blamed(&wait, holder.as_ref());
         }
-        for Told { wait, given_to } in self.polls.settle() {
+        for Told { wait, given_to } in self.polls.as_mut().map(Polls::settle).unwrap_or_default() {
             let blame = wait.blame.map(|blame| Blame { ns: 0, ..blame });
             let worker = given_to.map(|to| Culprit::Given { to, blame });
             self.add_blamed(&wait, worker.as_ref());

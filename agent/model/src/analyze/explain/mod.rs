@@ -167,7 +167,7 @@ impl Explanation {
             threads: HashMap::new(),
             circle: Circle::default(),
         };
-        if explanation.queued().next().is_some() || explanation.cases().any(|case| case.has_polled()) {
+        if explanation.queued().next().is_some() || explanation.cases().any(|case| case.polls.is_some()) {
             for request in source(Needs::Times)? {
                 explanation.add_other(&request?);
             }
@@ -188,7 +188,7 @@ impl Explanation {
     fn add_other(&mut self, request: &Request) {
         let (standing, Some(root)) = (Standing::of(request), request.phases.first()) else { return };
         if standing != Standing::Process {
-            self.cases().for_each(|case| case.polls.arrived(root));
+            self.cases().filter_map(|case| case.polls.as_mut()).for_each(|polls| polls.arrived(root));
         }
         if standing != Standing::Counted {
             return;
@@ -216,6 +216,8 @@ impl Explanation {
         let mut cases: Vec<&mut Case> = self.groups.iter_mut().flat_map(|group| &mut group.cases).collect();
         let index_of: HashMap<u64, usize> =
             cases.iter().enumerate().map(|(index, case)| (case.id, index)).collect();
+        let is_polled = |(_, case): &(usize, &&mut Case)| case.polls.is_some();
+        let polled: Vec<usize> = cases.iter().enumerate().filter(is_polled).map(|(index, _)| index).collect();
         let mut names: HashMap<u32, Named> = HashMap::new();
         let result = waits.into_iter().try_for_each(|wait| {
             let wait = wait?;
@@ -236,8 +238,10 @@ impl Explanation {
                 }
                 None => cases.iter_mut().for_each(|case| case.add_helper_wait(&wait)),
             }
-            for case in &mut cases {
-                case.polls.look_at(&wait);
+            for index in &polled {
+                if let Some(polls) = &mut cases[*index].polls {
+                    polls.look_at(&wait);
+                }
             }
             Ok(())
         });

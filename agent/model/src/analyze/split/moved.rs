@@ -41,8 +41,8 @@ impl Split {
         moved
     }
 
-    /// So much of this one's time on threads, of all accounts in proportion, for a nested phase that was on no
-    /// thread meanwhile. Numbers beside the time go along in the same part, but for the guest's pauses.
+    /// So much of this one's time on threads, of all accounts in proportion, for a nested phase that was on
+    /// no thread meanwhile. Numbers beside the time go along in the same part, but for the guest's pauses.
     pub(in crate::analyze) fn lend(&mut self, ns: u64) -> Split {
         let all = sum(&self.accounts);
         let lent_ns = u128::from(ns).min(all);
