@@ -106,7 +106,7 @@ pub(super) struct Look {
 }
 
 /// The verb, for this part alone.
-pub(crate) fn verb(xtask: &Xtask, options: Options) -> Result<bool> {
+pub(crate) fn verb(xtask: &mut Xtask, options: Options) -> Result<bool> {
     let toolchain = Toolchain::ensure(xtask)?;
     kernel::ensure(xtask);
     let agent = match built("GUESTSCOPE_BIN")? {
@@ -117,6 +117,8 @@ pub(crate) fn verb(xtask: &Xtask, options: Options) -> Result<bool> {
         Some(soak) => soak,
         None => example(xtask, &toolchain)?,
     };
+    // It may take days: others may set things up meanwhile.
+    xtask.cache.release();
     let folder = xtask.workspace.target.join("bench/soak");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;

@@ -46,7 +46,7 @@ struct Place {
 }
 
 /// The verb, for this part alone.
-pub(super) fn verb(xtask: &Xtask, options: Options) -> Result<bool> {
+pub(super) fn verb(xtask: &mut Xtask, options: Options) -> Result<bool> {
     let toolchain = Toolchain::ensure(xtask)?;
     kernel::ensure(xtask);
     let agent = match built("GUESTSCOPE_BIN")? {
@@ -57,6 +57,8 @@ pub(super) fn verb(xtask: &Xtask, options: Options) -> Result<bool> {
         Some(soak) => soak,
         None => example(xtask, &toolchain)?,
     };
+    // It may take days: others may set things up meanwhile.
+    xtask.cache.release();
     let folder = xtask.workspace.target.join("bench/resident");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
