@@ -86,7 +86,6 @@ impl RunFolder {
                 waits,
                 gpu_work: None,
                 last_error: None,
-                is_failing: false,
             };
             folder.write_manifest()?;
             Ok(folder)

@@ -28,7 +28,7 @@ use super::{
 pub struct FolderHealth {
     /// The last error, for people; none if all went well.
     pub last_error: Option<String>,
-    /// The last flush failed: rows wait that are not in the files.
+    /// The last write of a file failed: its rows wait.
     pub is_failing: bool,
     /// Rows that are in the files.
     pub rows: RowCounts,
@@ -54,7 +54,6 @@ pub struct RunFolder {
     /// None before the first row.
     pub(super) gpu_work: Option<Stream<GpuWork>>,
     pub(super) last_error: Option<String>,
-    pub(super) is_failing: bool,
 }
 
 impl RunFolder {
@@ -200,7 +199,6 @@ impl RunFolder {
             self.waits.flush(),
             self.gpu_work.as_mut().map_or(Ok(()), Stream::flush),
         ];
-        self.is_failing = flushed.iter().any(Result::is_err);
         for result in flushed {
             self.note(result);
         }
@@ -226,11 +224,18 @@ impl RunFolder {
         change(&mut self.manifest);
     }
 
+    fn is_failing(&self) -> bool {
+        let gpu_work = self.gpu_work.as_ref().is_some_and(Stream::is_failing);
+        let [phases, threads] = [self.phases.is_failing(), self.threads.is_failing()];
+        let others = [self.samples.is_failing(), self.marks.is_failing(), self.waits.is_failing()];
+        gpu_work || phases || threads || others.contains(&true)
+    }
+
     /// Errors of writing, so far.
     pub fn health(&self) -> FolderHealth {
         FolderHealth {
             last_error: self.last_error.clone(),
-            is_failing: self.is_failing,
+            is_failing: self.is_failing(),
             rows: self.row_counts(),
             rows_lost: self.rows_lost(),
         }

@@ -155,6 +155,11 @@ impl<R, S: Storage> Stream<R, S> {
         if self.waiting.len() < BATCH_ROWS || self.failing { Ok(()) } else { self.flush() }
     }
 
+    /// Whether the last write failed.
+    pub(super) const fn is_failing(&self) -> bool {
+        self.failing
+    }
+
     /// Writes what waits.
     ///
     /// # Errors

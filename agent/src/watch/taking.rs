@@ -10,13 +10,14 @@ pub(super) struct Taking {
     told: Option<String>,
     /// How many were lost so far.
     lost: u64,
-    has_refused: bool,
+    /// What was last said of those.
+    why_lost: String,
 }
 
 impl Taking {
     /// `what` in the plural, as in "spans are not taken".
     pub(super) fn new(what: &'static str) -> Self {
-        Self { what, told: None, lost: 0, has_refused: false }
+        Self { what, told: None, lost: 0, why_lost: String::new() }
     }
 
     /// Says what has changed, given the error if there is one now. `last_error` gets that text, and loses it
@@ -41,15 +42,17 @@ impl Taking {
         }
     }
 
-    /// Says when the receiver, which can be reached, refuses some for the first time: `lost` are lost so far.
-    pub(super) fn tell_refused(&mut self, lost: u64, error: Option<&str>, last_error: &mut String) {
+    /// Says when some are lost although the receiver can be reached, as when it refuses them: once, and again
+    /// when the reason changes. `lost`: how many so far.
+    pub(super) fn tell_lost(&mut self, lost: u64, error: Option<&str>, last_error: &mut String) {
         let before = std::mem::replace(&mut self.lost, lost);
         let Some(error) = error.filter(|_| lost > before && self.told.is_none()) else { return };
-        *last_error = format!("{} were refused: {}", self.what, Untrusted::from(error));
-        if !self.has_refused {
-            out::say(&format!("warning: {last_error}\n"));
+        let told = format!("{} are lost: {}", self.what, Untrusted::from(error));
+        if self.why_lost != told {
+            out::say(&format!("warning: {told}\n"));
+            last_error.clone_from(&told);
+            self.why_lost = told;
         }
-        self.has_refused = true;
     }
 }
 
@@ -74,18 +77,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_receiver_refuses_is_told() {
+    fn what_is_lost_with_the_receiver_there_is_told() {
         let (mut taking, mut last) = (Taking::new("spans"), String::new());
-        taking.tell_refused(0, None, &mut last);
+        taking.tell_lost(0, None, &mut last);
         assert_eq!(last, "");
-        taking.tell_refused(3, Some("HTTP 400"), &mut last);
-        assert_eq!(last, "spans were refused: HTTP 400");
+        taking.tell_lost(3, Some("HTTP 400"), &mut last);
+        assert_eq!(last, "spans are lost: HTTP 400");
         last.clear();
-        taking.tell_refused(3, Some("HTTP 400"), &mut last);
+        taking.tell_lost(3, Some("HTTP 400"), &mut last);
         assert_eq!(last, "");
-        // What is lost while it is away was not refused.
+        // While it is away, that is the reason.
         taking.tell(Some("nobody listens"), &mut last);
-        taking.tell_refused(5, Some("HTTP 400"), &mut last);
+        taking.tell_lost(5, Some("HTTP 400"), &mut last);
         assert_eq!(last, "spans are not taken: nobody listens");
     }
 }

@@ -152,7 +152,7 @@ pub struct Delivered {
     pub lost: u64,
     /// Why it cannot be reached now, for people, without credentials.
     pub away: Option<String>,
-    /// Why it last refused spans; as above.
+    /// Why spans were last lost although it can be reached, as when it refuses them; as above.
     pub refused: Option<String>,
 }
 

@@ -11,6 +11,7 @@ use super::{
     Summary,
     event_loop::Polls,
     slow::{LikeIt, Slow},
+    tally::Standing,
 };
 use crate::phase::{Request, Wait};
 
@@ -42,6 +43,9 @@ impl Summary {
         if slow.values().any(|seen| seen.polls.is_some()) {
             for request in requests()? {
                 let request = request?;
+                if Standing::of(&request) == Standing::Process {
+                    continue;
+                }
                 if let Some(root) = request.phases.first() {
                     let polls = slow.values_mut().filter_map(|seen| seen.polls.as_mut());
                     polls.for_each(|polls| polls.arrived(root));
@@ -72,22 +76,22 @@ impl<'a> Seen<'a> {
         sum.count += 1;
         sum.ns = sum.ns.saturating_add(ns);
         if !self.polls.as_mut().is_some_and(|polls| polls.take(&wait)) {
-            self.keep_longest(wait);
+            self.keep_longest(wait, None);
         }
     }
 
-    fn keep_longest(&mut self, wait: Wait) {
+    fn keep_longest(&mut self, wait: Wait, given_to: Option<u32>) {
         let rank = |wait: &Wait| (self.slow.is_of_largest(wait), wait.duration_ns);
         // Among equals the first one, so that the order within a millisecond does not matter.
         if self.slow.longest_wait.as_ref().is_none_or(|longest| rank(longest) < rank(&wait)) {
-            self.slow.longest_wait = Some(wait);
+            (self.slow.longest_wait, self.slow.given_to) = (Some(wait), given_to);
         }
     }
 
     fn finish(mut self) {
         let told = self.polls.take().map(|mut polls| polls.settle()).unwrap_or_default();
         for told in told {
-            self.keep_longest(*told.wait);
+            self.keep_longest(*told.wait, told.given_to);
         }
         let longest = self.slow.longest_wait.as_ref();
         self.slow.waits_like_it =

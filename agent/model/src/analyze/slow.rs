@@ -1,7 +1,5 @@
 //! A slow request, as plain data: its latency, and what it is more than the typical one's.
 
-use guestscope_contract::Account;
-
 use super::{
     cause::Cause,
     event_loop::{Polls, is_worth},
@@ -10,6 +8,10 @@ use crate::{
     phase::{Holder, ThreadId, Wait, waits_for_address_space},
     untrusted::Untrusted,
 };
+
+/// Waits in poll that are looked at together, workers' and arrivals, of each: a summary may be made in a
+/// resident agent. Of ten slow requests of each of 33 kinds: 50 MB at most.
+const ROOM: usize = 256;
 
 /// A part of an excess.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +39,17 @@ pub struct Slow {
     pub start_ns: u64,
     /// Minor faults of its thread.
     pub fault_minor: u64,
+    /// Duration of the outermost phase, ns.
+    pub duration_ns: u64,
     /// Queue and duration, ns.
     pub latency_ns: u64,
     /// More than the typical request, ns: the sum over `parts`, exactly.
     pub excess_ns: i64,
     /// Parts that are not zero, largest first.
     pub parts: Vec<Excess>,
+    /// The thread that had its work during the longest wait, an event loop's; `blame` of that wait is what delayed
+    /// this thread.
+    pub given_to: Option<u32>,
     /// The longest wait inside it, of those of its largest cause, if there are any. None before
     /// [`Summary::add_waits`](super::Summary::add_waits).
     pub longest_wait: Option<Wait>,
@@ -70,9 +77,9 @@ impl Slow {
     /// Waits in poll as those of an event loop, if it waited for much longer than usual there.
     pub(super) fn polls(&self) -> Option<Polls> {
         let ThreadId { tid, tgid, .. } = self.thread;
-        let within = (self.start_ns, self.start_ns.saturating_add(self.latency_ns));
-        let poll_ns = self.excess_by(Cause::Account(Account::Poll));
-        is_worth(poll_ns, self.excess_ns).then(|| Polls::new(self.id, tgid, vec![tid], within))
+        let within = (self.start_ns, self.start_ns.saturating_add(self.duration_ns));
+        let parts = self.parts.iter().map(|part| (part.cause, part.excess_ns));
+        is_worth(parts, self.excess_ns).then(|| Polls::new(self.id, tgid, vec![tid], within, ROOM))
     }
 
     /// Whether a wait is of the cause that explains most of the excess.

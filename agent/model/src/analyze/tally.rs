@@ -98,6 +98,7 @@ pub(super) struct Candidate {
     pub(super) trace_id: [u8; 16],
     pub(super) thread: ThreadId,
     pub(super) start_ns: u64,
+    pub(super) duration_ns: u64,
     pub(super) fault_minor: u64,
     /// What had its thread for longest while one of its phases was suspended.
     pub(super) holder: Option<Box<Holder>>,
@@ -112,13 +113,14 @@ impl Candidate {
         for (place, split) in &leaves.own {
             own.entry(*place).or_default().add(split);
         }
-        let (id, number) = (root.id, root.request);
+        let (id, request_number) = (root.id, root.request);
         let fault_minor = root.counts.fault_minor;
         let trace_id = root.trace.trace_id;
         let holders = request.phases.iter().filter_map(|phase| phase.holder.as_ref());
         let holder = holders.max_by_key(|holder| holder.ns).cloned();
-        let (start_ns, thread) = (root.start_ns, root.thread);
-        Self { latency_ns, id, request: number, trace_id, thread, start_ns, fault_minor, holder, own }
+        let (start_ns, duration_ns, thread) = (root.start_ns, root.duration_ns, root.thread);
+        let request = request_number;
+        Self { latency_ns, id, request, trace_id, thread, start_ns, duration_ns, fault_minor, holder, own }
     }
 
     fn rank(&self) -> (std::cmp::Reverse<u64>, u64, u64) {

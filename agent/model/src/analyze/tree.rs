@@ -244,6 +244,14 @@ impl Leaves {
     }
 }
 
+impl Elsewhere {
+    /// Without what the clocks of two CPUs may disagree by.
+    fn without_noise(self) -> Self {
+        let real = |ns: u64| if u128::from(ns) > CLOCK_NS { ns } else { 0 };
+        Self { moved_ns: real(self.moved_ns), lent_ns: real(self.lent_ns) }
+    }
+}
+
 /// Own time of each phase, and the time of nested phases beyond their parents', see [`Leaves`].
 struct OwnTimes {
     own: Vec<Split>,
@@ -280,14 +288,17 @@ impl OwnTimes {
             let alone_ns = end_ns.saturating_sub(phase.start_ns.max(covered[parent]));
             covered[parent] = covered[parent].max(end_ns);
             let most_ns = u128::from(alone_ns).saturating_sub(taken.total_ns()) as u64;
-            let mut own = left[parent].give_way(&whole, &taken, most_ns);
+            let own = left[parent].give_way(&whole, &taken, most_ns);
             let moved_ns = (own.total_ns() - taken.total_ns()) as u64;
             let suspended_ns = (whole.suspended - taken.suspended).min(most_ns - moved_ns);
-            let lent_ns = if u128::from(suspended_ns) > CLOCK_NS { suspended_ns } else { 0 };
-            let lent = left[parent].lend(lent_ns);
-            elsewhere[index] = Elsewhere { moved_ns, lent_ns: lent.total_ns() as u64 };
-            own.add(&lent);
+            elsewhere[index] = Elsewhere { moved_ns, lent_ns: suspended_ns }.without_noise();
             left.push(own);
+        }
+        // Last, when all nested phases have what was theirs on the same thread. Parents come first.
+        for (index, &parent) in parents.iter().enumerate() {
+            let lent = left[parent].lend(elsewhere[index].lent_ns);
+            elsewhere[index].lent_ns = lent.total_ns() as u64;
+            left[index].add(&lent);
         }
         Self { own: left, overlapping_ns, elsewhere }
     }

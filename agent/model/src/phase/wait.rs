@@ -148,12 +148,17 @@ impl Default for Wait {
 impl Wait {
     /// Time for which it was runnable and had no CPU, though its group had quota, ns.
     pub fn runq_ns(&self) -> u64 {
-        self.duration_ns - self.blocked_ns - self.throttled_ns
+        self.duration_ns.saturating_sub(self.blocked_ns).saturating_sub(self.throttled_ns)
+    }
+
+    /// When what it waited for was there: CLOCK_MONOTONIC, ns.
+    pub const fn ready_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.blocked_ns)
     }
 
     /// Its parts (account, start and length, ns): blocked, without quota, in the run queue.
     pub fn portions(&self) -> [(Account, u64, u64); 3] {
-        let ready_ns = self.start_ns.saturating_add(self.blocked_ns);
+        let ready_ns = self.ready_ns();
         let queued_ns = ready_ns.saturating_add(self.throttled_ns);
         [
             (self.account, self.start_ns, self.blocked_ns),

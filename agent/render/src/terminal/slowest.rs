@@ -139,6 +139,9 @@ fn longest_wait(slow: &Slow) -> Option<String> {
         }
         (Account::Throttled, ..) if let Some(group) = &wait.cgroup => format!(", group {group}"),
         (Account::Runq | Account::Throttled, ..) => format!(" on CPU {}", wait.cpu),
+        (blocked, ..) if let Some(worker) = slow.given_to.filter(|_| blocked == wait.account) => {
+            given(worker, wait.blame)
+        }
         (blocked, ..) if let Some(blame) = wait.blame.filter(|_| blocked == wait.account) => blamed(blame),
         (blocked, ..) if let Some(io) = wait.io.as_ref().filter(|_| blocked == wait.account) => {
             format!(", {}", waits_for::io(io))
@@ -166,6 +169,21 @@ fn longest_wait(slow: &Slow) -> Option<String> {
         _ => String::new(),
     };
     Some(format!("longest wait: {} {}{of}{who}", account.name(), duration(ns)))
+}
+
+/// `, for thread 4711, which had the work`, with what delayed it.
+fn given(worker: u32, blame: Option<Blame>) -> String {
+    let worker_did = match blame {
+        Some(Blame { tid, account, stopped_by, ns, .. }) if tid == worker => {
+            format!(" and {} for {} of it", waits_for::kept(account, stopped_by), duration(ns))
+        }
+        Some(Blame { tid, account, stopped_by, ns, .. }) => {
+            let did = waits_for::kept(account, stopped_by);
+            format!(" and waited for thread {tid}, which {did} for {} of it", duration(ns))
+        }
+        None => String::new(),
+    };
+    format!(", for thread {worker}, which had the work{worker_did}")
 }
 
 /// `, for thread 4711, which was throttled for 6.00 ms of it`.

@@ -343,7 +343,7 @@ impl Attendant for Recording {
         let mut status = self.shared.status();
         (status.spans_sent, status.spans_waiting, status.spans_lost) = (sent, waiting, lost);
         self.taking.tell(away.as_deref(), &mut status.last_error);
-        self.taking.tell_refused(lost, refused.as_deref(), &mut status.last_error);
+        self.taking.tell_lost(lost, refused.as_deref(), &mut status.last_error);
     }
 
     fn tick(&mut self, folder: &mut RunFolder, sampler: &mut Sampler) {

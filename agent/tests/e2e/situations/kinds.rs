@@ -121,7 +121,7 @@ const STOPPED: &str = "stopped by a signal, continued by thread {stopper_pid} (s
 const ON_STOPPER: &str = "for thread {stopper_pid}";
 
 /// The port of situations/served.py.
-const SERVED: Texts = &["--requests", "port:39481"];
+const SERVED: Texts = &["--requests", "port:21481"];
 
 pub(super) const KINDS: &[Kind] = &[
     // Locks, and threads that have the work.

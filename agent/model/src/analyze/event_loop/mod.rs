@@ -1,9 +1,9 @@
 //! What the waits in poll of a thread were for that serves several requests at once: an event loop.
 //!
 //! Such a wait ends whenever anything happens, mostly to another request, and the thread then waits again for
-//! what this one needs. Two signs tell. The thread woke another thread of its process, which later ended a
-//! wait: that one had the work, and what it did is what the waits between were for. And where another request
-//! begins right after a wait, its arrival ended it: such a wait was for what ended a later one.
+//! what this one needs. Two signs tell. The thread woke another thread of its process, which later waits for
+//! more: until then that one had the work, and what it did is what the waits meanwhile were for. And where
+//! another request begins right after a wait, its arrival ended it: such a wait was for what ended a later one.
 
 mod worker;
 
@@ -18,10 +18,13 @@ use std::{
 use guestscope_contract::Account;
 
 use self::worker::{Interval, WorkerWait, common, most};
+use super::cause::Cause;
 use crate::phase::{Blame, Phase, Wait};
 
-/// Waits of a request that are kept, waits of workers, and other requests, of each: those of some seconds.
-const KEPT: usize = 1_024;
+/// At most so many threads of a request are looked at.
+const THREADS: usize = 16;
+/// Part of a request's excess from which on waits in poll are looked at together: one of so many.
+const WORTH: i64 = 20;
 
 /// Waits in poll of one request, and what may explain them, until all have come.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +35,8 @@ pub(super) struct Polls {
     tids: Vec<u32>,
     /// Its begin and end, ns.
     within: Interval,
+    /// At most so many waits of the request's threads, of workers, and arrivals are kept, of each.
+    room: usize,
     waits: Vec<Polled>,
     workers: Vec<WorkerWait>,
     /// Threads that began other requests meanwhile, and when.
@@ -51,7 +56,7 @@ struct Polled {
 pub(super) struct Told {
     /// The wait.
     pub(super) wait: Box<Wait>,
-    /// The thread that had the request's work meanwhile.
+    /// The thread that had the request's work meanwhile: which thread ended the wait does not matter then.
     pub(super) given_to: Option<u32>,
 }
 
@@ -66,20 +71,26 @@ enum Reason {
     Unknown,
 }
 
-/// Whether waits in poll took enough longer, of what a request took longer, ns, to be told: a twentieth.
-pub(super) fn is_worth(poll_ns: i64, excess_ns: i64) -> bool {
-    poll_ns > 0 && poll_ns.saturating_mul(20) >= excess_ns
+/// Whether the excess in poll is worth a look, given the parts of a request's excess and the whole, ns. Where a
+/// worker waited for a disk or a CPU, what the loop waited is that cause's.
+pub(super) fn is_worth(parts: impl Iterator<Item = (Cause, i64)>, excess_ns: i64) -> bool {
+    let is_poll = |cause: Cause| cause == Cause::Account(Account::Poll) || matches!(cause, Cause::Helper(_));
+    let poll_ns =
+        parts.filter(|(cause, _)| is_poll(*cause)).fold(0_i64, |sum, (_, ns)| sum.saturating_add(ns));
+    poll_ns > 0 && poll_ns.saturating_mul(WORTH) >= excess_ns
 }
 
 impl Polls {
-    /// For the request of this `id`, with threads of one process, and its begin and end, ns.
-    pub(super) fn new(id: u64, pid: u32, tids: Vec<u32>, within: (u64, u64)) -> Self {
-        Self { id, pid, tids, within, ..Self::default() }
+    /// For the request of this `id`, with threads of one process, its begin and end, ns, and room for so many
+    /// waits.
+    pub(super) fn new(id: u64, pid: u32, mut tids: Vec<u32>, within: (u64, u64), room: usize) -> Self {
+        tids.truncate(THREADS);
+        Self { id, pid, tids, within, room, ..Self::default() }
     }
 
     /// Takes a wait of the request. Returns whether it is kept until [`Polls::settle`].
     pub(super) fn take(&mut self, wait: &Wait) -> bool {
-        self.keep(wait, false)
+        self.tids.contains(&wait.thread.tid) && self.keep(wait, false)
     }
 
     /// Takes a wait of any other request, or outside all: of its threads, or of others of its process.
@@ -90,13 +101,13 @@ impl Polls {
         }
         if self.tids.contains(&wait.thread.tid) {
             self.keep(wait, true);
-        } else if wait.root.is_none() && self.workers.len() < KEPT {
+        } else if wait.root.is_none() && self.workers.len() < self.room {
             self.workers.push(WorkerWait::new(wait));
         }
     }
 
     fn keep(&mut self, wait: &Wait, is_of_another: bool) -> bool {
-        let is_kept = wait.account == Account::Poll && wait.blocked_ns > 0 && self.waits.len() < KEPT;
+        let is_kept = wait.account == Account::Poll && wait.blocked_ns > 0 && self.waits.len() < self.room;
         if is_kept {
             self.waits.push(Polled { wait: Box::new(wait.clone()), is_of_another });
         }
@@ -106,7 +117,8 @@ impl Polls {
     /// Takes the outermost phase of any request.
     pub(super) fn arrived(&mut self, root: &Phase) {
         let is_meanwhile = (self.within.0..=self.within.1).contains(&root.start_ns);
-        if is_meanwhile && root.thread.tgid == self.pid && root.id != self.id && self.arrivals.len() < KEPT {
+        let is_here = root.thread.tgid == self.pid && self.tids.contains(&root.thread.tid);
+        if is_meanwhile && is_here && root.id != self.id && self.arrivals.len() < self.room {
             self.arrivals.push((root.thread.tid, root.start_ns));
         }
     }
@@ -123,7 +135,8 @@ impl Polls {
             let tid = polls[0].wait.thread.tid;
             let began = arrivals.iter().filter(|(on, _)| *on == tid).map(|(_, start_ns)| *start_ns);
             let all: Vec<&Wait> = polls.iter().map(|polled| &*polled.wait).collect();
-            let reasons = EventLoop::new(tid, self.within, all, &workers, began.collect()).reasons();
+            let event_loop = EventLoop::new((tid, self.id), self.within, all, &workers, began);
+            let reasons = event_loop.reasons();
             let own = polls.iter().zip(reasons).filter(|(polled, _)| !polled.is_of_another);
             told.extend(own.map(|(polled, reason)| match reason {
                 Some(Reason::Given(to, blame)) => Told::given(&polled.wait, to, blame),
@@ -138,9 +151,15 @@ impl Polls {
 
 impl Told {
     fn given(wait: &Wait, to: u32, blame: Option<Blame>) -> Self {
-        let waker_comm = wait.waker_comm.clone().filter(|_| wait.waker_tid == Some(to));
-        let wait =
-            Wait { waker_tid: Some(to), waker_comm, blame, stopped_by: None, io: None, ..wait.clone() };
+        let wait = Wait {
+            waker_tid: None,
+            waker_syscall: None,
+            waker_comm: None,
+            blame,
+            stopped_by: None,
+            io: None,
+            ..wait.clone()
+        };
         Self { wait: Box::new(wait), given_to: Some(to) }
     }
 
@@ -153,7 +172,7 @@ impl Told {
             stopped_by: by.stopped_by,
             is_limited: by.is_limited,
             // Where that wait lasted up to its limit, the limit ended this one, too.
-            limit_ms: by.limit_ms.map(|limit_ms| if by.timed_out() { 0 } else { limit_ms }),
+            limit_ms: by.timed_out().then_some(0),
             beside_tid: by.beside_tid,
             io: by.io.clone(),
             ..wait.clone()
@@ -165,12 +184,14 @@ impl Told {
 /// One thread of a request, with all in the order of time.
 struct EventLoop<'a> {
     tid: u32,
+    /// The request.
+    id: u64,
     /// When the request began and ended, ns.
     within: Interval,
     polls: Vec<&'a Wait>,
     workers: &'a [WorkerWait],
-    /// When it began other requests, ns.
-    arrivals: Vec<u64>,
+    /// When it began other requests: after how many waits in poll, and ns.
+    arrivals: Vec<(usize, u64)>,
     /// When this thread woke others for work, or these began.
     given: Vec<Given>,
 }
@@ -179,9 +200,11 @@ struct EventLoop<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Given {
     worker_tid: u32,
+    /// After how many waits in poll.
+    stretch: usize,
     at_ns: u64,
-    /// Where it had waited for work.
-    lock: Option<u64>,
+    /// First argument of the call in which it had waited for work: the address of a futex, a descriptor.
+    waited_at: Option<u64>,
 }
 
 /// Work of the request that another thread had, ns.
@@ -192,23 +215,25 @@ struct Job {
 
 impl<'a> EventLoop<'a> {
     fn new(
-        tid: u32,
+        (tid, id): (u32, u64),
         within: Interval,
         polls: Vec<&'a Wait>,
         workers: &'a [WorkerWait],
-        arrivals: Vec<u64>,
+        arrivals: impl Iterator<Item = u64>,
     ) -> Self {
-        let is_within = |at_ns: u64| (within.0..within.1).contains(&at_ns);
+        let stretch = |at_ns: u64| polls.partition_point(|wait| wait.end_ns() <= at_ns);
+        let given =
+            |worker_tid, at_ns, waited_at| Given { worker_tid, stretch: stretch(at_ns), at_ns, waited_at };
         // A wait with a limit is one for a lock, such as Python's interpreter lock.
         let woken = workers.iter().filter(|wait| wait.waker_tid == Some(tid) && !wait.is_limited);
-        let woken =
-            woken.map(|wait| Given { worker_tid: wait.tid, at_ns: wait.ready_ns, lock: wait.argument });
-        let born = workers.iter().map(|wait| (wait.tid, wait.born_ns));
-        let born: BTreeSet<(u32, u64)> = born.filter(|(_, born_ns)| is_within(*born_ns)).collect();
-        let born = born.into_iter().map(|(worker_tid, at_ns)| Given { worker_tid, at_ns, lock: None });
-        let mut given: Vec<Given> = woken.chain(born).filter(|given| given.at_ns >= within.0).collect();
+        let woken = woken.map(|wait| given(wait.tid, wait.ready_ns, wait.argument));
+        let born: BTreeSet<(u32, u64)> = workers.iter().map(|wait| (wait.tid, wait.born_ns)).collect();
+        let born = born.into_iter().map(|(tid, born_ns)| given(tid, born_ns, None));
+        let is_within = |given: &Given| (within.0..within.1).contains(&given.at_ns);
+        let mut given: Vec<Given> = woken.chain(born).filter(is_within).collect();
         given.sort_by_key(|given| (given.at_ns, given.worker_tid));
-        Self { tid, within, polls, workers, arrivals, given }
+        let arrivals = arrivals.map(|at_ns| (stretch(at_ns), at_ns)).collect();
+        Self { tid, id, within, polls, workers, arrivals, given }
     }
 
     fn reasons(&self) -> Vec<Option<Reason>> {
@@ -227,52 +252,49 @@ impl<'a> EventLoop<'a> {
         reasons
     }
 
-    /// Number of waits that are over at a time: those between which it lies.
-    fn stretch(&self, time_ns: u64) -> usize {
-        self.polls.partition_point(|wait| wait.end_ns() <= time_ns)
-    }
-
     /// Whether what was given to another thread is of this request. In the order in which requests come,
     /// their work is given away; this one is the first before its first wait.
-    fn is_own(&self, Given { at_ns, .. }: Given) -> bool {
-        let stretch = self.stretch(at_ns);
-        let is_before = |time_ns: u64| time_ns < at_ns && self.stretch(time_ns) == stretch;
-        let begun = self.arrivals.iter().filter(|start_ns| is_before(**start_ns)).count();
-        let given = self.given.iter().filter(|given| is_before(given.at_ns)).count();
-        given >= begun || (stretch == 0 && given == 0)
+    fn is_own(&self, given: Given) -> bool {
+        let is_before = |(stretch, at_ns): (usize, u64)| stretch == given.stretch && at_ns < given.at_ns;
+        let begun = self.arrivals.iter().filter(|arrival| is_before(**arrival)).count();
+        let before = self.given.iter().filter(|one| is_before((one.stretch, one.at_ns))).count();
+        before >= begun || (given.stretch == 0 && before == 0)
     }
 
     /// Whether the thread that had the work ended the last wait: right after that the request went on to its
     /// end.
     fn is_last(&self, job: &Job) -> bool {
         self.polls.last().is_some_and(|wait| {
-            let at_ns = ready_ns(wait);
+            let at_ns = wait.ready_ns();
             wait.waker_tid == Some(job.worker_tid) && job.had.0 < at_ns && at_ns <= job.had.1
         })
     }
 
     /// The work ends when its thread waits for more, or with the last wait that the thread ends. None where
     /// it goes on after the request: that did not wait for it.
-    fn job(&self, Given { worker_tid, at_ns, lock }: Given) -> Option<Job> {
+    fn job(&self, Given { worker_tid, at_ns, waited_at, .. }: Given) -> Option<Job> {
         let asks = |wait: &&WorkerWait| {
-            let is_for_work = wait.waker_tid == Some(self.tid) || (lock.is_some() && wait.argument == lock);
+            let is_same = waited_at.is_some() && wait.argument == waited_at;
+            let is_for_work = wait.waker_tid == Some(self.tid) || is_same;
             wait.tid == worker_tid && wait.start_ns >= at_ns && is_for_work && !wait.is_limited
         };
         let until_ns = self.workers.iter().filter(asks).map(|wait| wait.start_ns).min().unwrap_or(u64::MAX);
         let is_it = |wait: &&&Wait| {
-            wait.waker_tid == Some(worker_tid) && ready_ns(wait) > at_ns && ready_ns(wait) <= until_ns
+            wait.waker_tid == Some(worker_tid) && wait.ready_ns() > at_ns && wait.ready_ns() <= until_ns
         };
-        let came_back = || self.polls.iter().rfind(is_it).map(|wait| ready_ns(wait));
+        let came_back = || self.polls.iter().rfind(is_it).map(|wait| wait.ready_ns());
         let end_ns = if until_ns <= self.within.1 { until_ns } else { came_back()? };
         Some(Job { worker_tid, had: (at_ns, end_ns) })
     }
 
-    /// The waits while another thread had the work are for that one, but for those that a later one explains.
+    /// The waits that ended while another thread had the work are for that one, but for those that a later one
+    /// explains. A thread that is waited for ends the wait before it waits for more.
     fn cover(&self, job: &Job, reasons: &mut [Option<Reason>]) {
         let Job { worker_tid, had } = *job;
         let is_of_it = |at: &usize| {
             let wait = self.polls[*at];
-            reasons[*at].is_none() && common(blocked(wait), had) >= wait.blocked_ns.div_ceil(2)
+            let is_most = common(blocked(wait), had) >= wait.blocked_ns.div_ceil(2);
+            reasons[*at].is_none() && is_most && wait.ready_ns() <= had.1
         };
         let covered: Vec<usize> = (0..self.polls.len()).filter(is_of_it).collect();
         let cut = |at: &usize| {
@@ -284,14 +306,15 @@ impl<'a> EventLoop<'a> {
         let is_delay = |wait: &&WorkerWait| wait.tid == worker_tid && wait.waker_tid != Some(self.tid);
         let delayed = most(&self.workers.iter().filter(is_delay), &intervals);
         for (at, index) in covered.into_iter().enumerate() {
-            let blame = delayed.as_ref().map(|(blame, by)| Blame { ns: by[at], ..*blame });
-            let blame = blame.filter(|blame| blame.ns >= self.polls[index].blocked_ns.div_ceil(2));
+            let most_ns = self.polls[index].blocked_ns;
+            let blame = delayed.as_ref().map(|(blame, by)| Blame { ns: by[at].min(most_ns), ..*blame });
+            let blame = blame.filter(|blame| blame.ns >= most_ns.div_ceil(2));
             reasons[index] = Some(Reason::Given(worker_tid, blame));
         }
     }
 
-    /// Waits that ended for other requests are of what ended the next one that did not: another thread, or a
-    /// time limit where there is none. Where all later ones did, too, what this one was for was there while
+    /// Waits that ended for other requests are of what ended the next own one that did not: anything, or a time
+    /// limit where there is nothing else. Where all later ones did, too, what this one was for was there while
     /// the thread ran.
     fn pass_on(&self, jobs: &[Job], reasons: &mut [Option<Reason>]) {
         let is_foreign = self.foreign(jobs);
@@ -300,6 +323,8 @@ impl<'a> EventLoop<'a> {
             let wait = self.polls[at];
             if reasons[at].is_some() {
                 next = [None; 2];
+            } else if !is_foreign[at] && wait.root != Some(self.id) {
+                // Perhaps what another request waited for, and perhaps not.
             } else if !is_foreign[at] {
                 next[usize::from(wait.timed_out())] = Some(at);
             } else {
@@ -313,8 +338,8 @@ impl<'a> EventLoop<'a> {
     /// client, or by a thread that had its work.
     fn foreign(&self, jobs: &[Job]) -> Vec<bool> {
         let mut is_arrival = vec![false; self.polls.len()];
-        for start_ns in &self.arrivals {
-            if let Some(before) = self.stretch(*start_ns).checked_sub(1) {
+        for (stretch, _) in &self.arrivals {
+            if let Some(before) = stretch.checked_sub(1) {
                 is_arrival[before] = true;
             }
         }
@@ -324,7 +349,10 @@ impl<'a> EventLoop<'a> {
                 ends.entry(tid).or_default()[usize::from(*is_arrival)] += 1;
             }
         }
-        let is_client = |tid: u32| ends.get(&tid).is_some_and(|[others, arrivals]| arrivals >= others);
+        // A client that connects anew for each request ends two waits with it.
+        let is_most =
+            |[others, arrivals]: [usize; 2]| arrivals > others || (arrivals == others && arrivals > 1);
+        let is_client = |tid: u32| ends.get(&tid).copied().is_some_and(is_most);
         let is_of_other = |tid: u32, at_ns: u64| {
             let is_it = |job: &Job| job.worker_tid == tid && (job.had.0..=job.had.1).contains(&at_ns);
             self.workers.iter().any(|wait| wait.tid == tid) && !jobs.iter().any(is_it)
@@ -333,17 +361,13 @@ impl<'a> EventLoop<'a> {
             let is_last = at + 1 == self.polls.len();
             let by = wait.waker_tid;
             is_arrival[at]
-                || by.is_some_and(|tid| is_client(tid) || (is_of_other(tid, ready_ns(wait)) && !is_last))
+                || by.is_some_and(|tid| is_client(tid) || (is_of_other(tid, wait.ready_ns()) && !is_last))
         };
         self.polls.iter().enumerate().map(by_another).collect()
     }
 }
 
-fn ready_ns(wait: &Wait) -> u64 {
-    wait.start_ns.saturating_add(wait.blocked_ns)
-}
-
 /// From its start until it could go on.
 fn blocked(wait: &Wait) -> Interval {
-    (wait.start_ns, ready_ns(wait))
+    (wait.start_ns, wait.ready_ns())
 }

@@ -49,13 +49,13 @@ struct Seen {
     arrivals: Vec<u64>,
 }
 
-/// What is told of a wait: the thread that ended it or had the work, whether it had that, and what delayed it
+/// What is told of a wait: the thread that had the work or ended it, whether it had that, and what delayed it
 /// for how many ms.
 type Words = (Option<u32>, bool, Option<(u32, Account, u32, u64)>);
 
 impl Seen {
     fn told(&self) -> Vec<Told> {
-        let mut polls = Polls::new(OWN, 1, vec![1], WITHIN);
+        let mut polls = Polls::new(OWN, 1, vec![1], WITHIN, 1_024);
         for wait in &self.waits {
             polls.look_at(wait);
             assert!(wait.root != Some(OWN) || polls.take(wait));
@@ -73,7 +73,7 @@ impl Seen {
     fn words(&self) -> Vec<Words> {
         let word = |told: Told| {
             let delayed = told.wait.blame.map(|blame| (blame.tid, blame.account, blame.depth, blame.ns / MS));
-            (told.wait.waker_tid, told.given_to.is_some(), delayed)
+            (told.given_to.or(told.wait.waker_tid), told.given_to.is_some(), delayed)
         };
         self.told().into_iter().map(word).collect()
     }
@@ -122,6 +122,29 @@ fn work_that_goes_on_after_the_request_was_not_waited_for() {
     seen.waits[2] = poll(104, 196, Some(80));
     seen.waits[5] = wait(10, Account::Sleep, (1, 900), None);
     assert_eq!(seen.words(), BY_PEER);
+}
+
+/// A thread that waits for more before the wait ended did not end it: it had other work.
+#[test]
+fn work_that_ended_before_the_wait_was_not_waited_for() {
+    let mut seen = server();
+    seen.waits.truncate(4);
+    seen.arrivals.clear();
+    seen.waits[0] = poll(1, 100, Some(80));
+    seen.waits[1] = poll(101, 102, Some(80));
+    seen.waits[2] = poll(104, 196, Some(80));
+    seen.waits.extend([idle(10, 0, 1), wait(10, Account::BlockIo, (1, 90), None), idle(10, 90, 300)]);
+    assert_eq!(seen.words(), BY_PEER);
+}
+
+/// Only a wait that lasted up to its limit was ended by that.
+#[test]
+fn a_packet_from_elsewhere_is_no_time_limit() {
+    let mut seen = server();
+    seen.waits.truncate(3);
+    seen.waits[2] = Wait { limit_ms: Some(100), ..poll(104, 124, None) };
+    let told = seen.told();
+    assert!(told.iter().all(|told| !told.wait.timed_out() && told.wait.waker_tid.is_none()), "{told:?}");
 }
 
 /// What a worker waits for is told as far as it is known: a third thread, nothing where it computes, and not
@@ -219,6 +242,8 @@ fn any_wait() -> impl Strategy<Value = Wait> {
     (any::<bool>(), 1..13_u32, 0..210_u64, 1..60_u64, waker, any::<bool>(), root).prop_map(
         |(polls, tid, from, length, waker, is_limited, root)| {
             let account = if polls { Account::Poll } else { Account::Lock };
+            // Others' waits may be of any thread.
+            let tid = if root == Some(OWN) { 1 } else { tid };
             Wait { root, is_limited, ..wait(tid, account, (from, from + length), waker) }
         },
     )

@@ -34,7 +34,7 @@ impl WorkerWait {
             waker_tid: wait.waker_tid,
             born_ns: wait.thread.born_ns,
             start_ns: wait.start_ns,
-            ready_ns: wait.start_ns.saturating_add(wait.blocked_ns),
+            ready_ns: wait.ready_ns(),
             is_limited: wait.is_limited,
             argument: wait.argument,
             parts: wait.portions(),

@@ -25,7 +25,10 @@ pub(super) fn add(cases: &mut [&mut Case], kind: &RequestKind, request: &Request
     for case in cases.iter_mut().filter(|case| case.id != root.id) {
         let from_ns = root.start_ns.max(case.begin_ns());
         let ns = end_ns.min(case.start_ns).saturating_sub(from_ns);
-        let Some(queue) = case.queue().filter(|_| ns > 0) else { continue };
+        if ns == 0 {
+            continue;
+        }
+        let Some(queue) = case.queue() else { continue };
         let is_among = queue.len() < MOST || queue.last().is_some_and(|last| last.ns < ns);
         if !is_among {
             continue;

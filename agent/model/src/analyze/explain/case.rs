@@ -5,8 +5,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use guestscope_contract::Account;
-
 use crate::phase::{Metric, Phase, Request};
 use crate::untrusted::Untrusted;
 
@@ -30,6 +28,8 @@ use super::{
     waits::Waits,
 };
 
+/// Waits in poll that are looked at together, workers' and arrivals, of each: those of some seconds.
+const POLLS: usize = 1_024;
 /// 95 % lie within this many standard deviations.
 const DEVIATIONS: f64 = 1.96;
 
@@ -96,8 +96,8 @@ pub struct Part {
 pub struct Evidence {
     /// Long waits of the request's own threads in that phase for that account.
     pub waits: Option<Waits>,
-    /// There were others that lie beside a phase on another thread: which of them it has the place of is not
-    /// known.
+    /// Further waits are not shown: a phase on another thread has the place of part of them, and which part is
+    /// not known.
     pub left_out: bool,
     /// Long waits of other threads of its process during the phase, by thread, longest first.
     pub helpers: Vec<HelperWaits>,
@@ -196,9 +196,8 @@ impl Case {
         let (places, phases): (Vec<PlaceId>, Vec<CasePhase>) = phases.into_iter().unzip();
         let latency_ns = latency_ns(request);
         let excess_ns = latency_ns as i64 - typical.latency_ns as i64;
-        let poll = Cause::Account(Account::Poll);
-        let parts = phases.iter().flat_map(|phase| &phase.parts).filter(|part| part.cause == poll);
-        let poll_ns = parts.map(|part| part.excess_ns).sum::<i64>();
+        let parts = phases.iter().flat_map(|phase| &phase.parts).map(|part| (part.cause, part.excess_ns));
+        let has_polled = is_worth(parts, excess_ns);
         let missed = request.phases.iter().map(|phase| phase.counts.switch_missed);
         let within = (root.start_ns, root.start_ns.saturating_add(root.duration_ns));
         Self {
@@ -210,8 +209,7 @@ impl Case {
             latency_ns,
             excess_ns,
             locks: Locks::default(),
-            polls: is_worth(poll_ns, excess_ns)
-                .then(|| Polls::new(root.id, root.thread.tgid, tids(request), within)),
+            polls: has_polled.then(|| Polls::new(root.id, root.thread.tgid, tids(request), within, POLLS)),
             trail: Trail::new(request, located, places, &phases, own),
             phases,
             switches_missed: missed.fold(0, u64::saturating_add),

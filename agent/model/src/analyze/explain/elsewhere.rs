@@ -8,6 +8,9 @@ use super::super::{
     tree::{Elsewhere, Leaves, Located},
 };
 
+/// Phases of a request that are looked at for each wait.
+const MOST: usize = 256;
+
 /// A phase that had time in the place of its parent's.
 #[derive(Clone, Debug, PartialEq)]
 struct Cover {
@@ -37,17 +40,16 @@ impl Covers {
                 elsewhere: one,
             }
         };
-        Self(found.map(cover).collect())
+        Self(found.map(cover).take(MOST).collect())
     }
 
     /// The phase that a wait is for, by its `id`; none where the waits of a phase on another thread have its
     /// place. `is_given`: another thread had the work meanwhile.
     pub(super) fn phase_of(&self, wait: &Wait, is_given: bool) -> Option<u64> {
         let mut at = wait.phase?;
-        let blocked = (wait.start_ns, wait.start_ns.saturating_add(wait.blocked_ns));
         let is_within = |cover: &&Cover| {
-            let common_ns = blocked.1.min(cover.to_ns).saturating_sub(blocked.0.max(cover.from_ns));
-            common_ns > 0 && common_ns >= wait.blocked_ns.div_ceil(2)
+            let common_ns = wait.end_ns().min(cover.to_ns).saturating_sub(wait.start_ns.max(cover.from_ns));
+            common_ns > 0 && common_ns >= wait.duration_ns.div_ceil(2)
         };
         // A parent comes before its phases, so one look at the list leads from phase to phase.
         for cover in self.0.iter().filter(is_within) {

@@ -112,7 +112,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Reads the requests three times, and once more if an excess includes a queue; all readings must give
+    /// Reads the requests three times, and once more if an excess includes a queue or waits in poll; all readings must give
     /// the same requests, with what they are asked for.
     ///
     /// # Errors
@@ -167,9 +167,10 @@ impl Explanation {
             threads: HashMap::new(),
             circle: Circle::default(),
         };
-        if explanation.queued().next().is_some() || explanation.cases().any(|case| case.polls.is_some()) {
+        let has_queue = explanation.queued().next().is_some();
+        if has_queue || explanation.cases().any(|case| case.polls.is_some()) {
             for request in source(Needs::Times)? {
-                explanation.add_other(&request?);
+                explanation.add_other(&request?, has_queue);
             }
         }
         Ok(explanation)
@@ -185,12 +186,12 @@ impl Explanation {
     }
 
     /// Adds a request that may have been ahead of some of them, or have come to the same thread meanwhile.
-    fn add_other(&mut self, request: &Request) {
+    fn add_other(&mut self, request: &Request, has_queue: bool) {
         let (standing, Some(root)) = (Standing::of(request), request.phases.first()) else { return };
         if standing != Standing::Process {
             self.cases().filter_map(|case| case.polls.as_mut()).for_each(|polls| polls.arrived(root));
         }
-        if standing != Standing::Counted {
+        if standing != Standing::Counted || !has_queue {
             return;
         }
         let Self { summary, groups, .. } = self;

@@ -34,7 +34,8 @@ pub struct By {
     pub count: u64,
     /// Their time, ns.
     pub ns: u64,
-    /// Time for which the thread of [`Culprit::Kept`] could not run within the waits, ns.
+    /// Time for which the thread of [`Culprit::Kept`] or [`Culprit::Given`], or the one that it waited for,
+    /// could not run within the waits, ns.
     pub kept_ns: u64,
 }
 

@@ -4,9 +4,11 @@
 
 use std::collections::HashMap;
 
+use guestscope_contract::Account;
+
 use crate::{
     analyze::explain::{Case, Circle, Culprit, Named, OfGroup, Whose},
-    phase::Blame,
+    phase::{Blame, Stopper},
 };
 
 use super::{
@@ -83,7 +85,8 @@ impl Words<'_> {
                         format!("{worker} and {did} for {} of it", duration(by.kept_ns))
                     }
                     Some(blame) => {
-                        let third = blamed(*blame, &self.thread(blame.tid), by.kept_ns);
+                        let depth = blame.depth.saturating_sub(1);
+                        let third = blamed(Blame { depth, ..*blame }, &self.thread(blame.tid), by.kept_ns);
                         format!("{worker} and waited {third}")
                     }
                     None => worker,
@@ -172,8 +175,7 @@ impl Words<'_> {
                 (blame.tid, of.tid)
             }
             (Culprit::Given { to, blame }, Culprit::Given { to: another, blame: of })
-                if blame.map(|blame| (blame.account, blame.stopped_by))
-                    == of.map(|blame| (blame.account, blame.stopped_by)) =>
+                if story(*to, *blame) == story(*another, *of) =>
             {
                 (*to, *another)
             }
@@ -184,6 +186,11 @@ impl Words<'_> {
         let name = |tid: u32| self.threads.get(&tid).map(|named| &named.comm);
         name(tid).is_some() && name(tid) == name(another)
     }
+}
+
+/// What is told of a thread that had the work: what delayed it, and which other thread that was.
+fn story(to: u32, blame: Option<Blame>) -> Option<(Account, Option<Stopper>, Option<u32>)> {
+    blame.map(|blame| (blame.account, blame.stopped_by, Some(blame.tid).filter(|tid| *tid != to)))
 }
 
 /// `for thread 4711 (python), which was throttled for 6.00 ms of it`.

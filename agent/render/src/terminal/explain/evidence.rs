@@ -159,7 +159,7 @@ impl Words<'_> {
         // The part of a helper is only some of the wait's account.
         let is_account = matches!(part.cause, Cause::Account(_));
         let short_ns = part.ns.saturating_sub(waits.total_ns);
-        if is_account && short_ns > part.ns / 10 {
+        if is_account && short_ns > part.ns / 10 && !part.evidence.left_out {
             let why =
                 if self.has_all_waits() { "too short to be recorded" } else { "that were lost or too short" };
             clauses.push(format!("{} in waits {why}", duration(short_ns)));

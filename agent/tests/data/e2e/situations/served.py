@@ -11,7 +11,7 @@ import time
 from parts import call_itself, compute, facts, sleep
 
 #: The table of situations has the same one.
-PORT = 39481
+PORT = 21481
 REQUESTS = 120
 
 

@@ -89,3 +89,24 @@ fn waits_beside_a_phase_on_another_thread_are_left_out() {
         assert_eq!((part.evidence.waits.clone(), part.evidence.left_out), (None, true));
     }
 }
+
+/// What a later phase used on the request's own thread is not lent to an earlier one that was suspended.
+#[test]
+fn what_a_later_phase_used_is_its_own() {
+    let request = |number: u64| {
+        let late = if number % 10 == 4 { 10_000_000 } else { 0 };
+        let waits = vec![Step::Spend(Account::Poll, 1_000_000 + late)];
+        let works = vec![Step::Spend(Account::Cpu, 1_000_000 + late)];
+        let steps = vec![Step::Nest("awaits", waits), Step::Nest("works", works)];
+        let mut request = Sample::new(number, number * 50_000_000, steps).build();
+        let awaits = request.phases.iter_mut().find(|phase| phase.name == "awaits").expect("it is there");
+        awaits.suspended_ns = std::mem::take(&mut awaits.accounts.0[Account::Poll as usize]);
+        request
+    };
+    let requests: Vec<Request> = (0..100).map(request).collect();
+    let explanation = explain(&requests, Wanted::Number(94));
+    let parts = explanation.groups[0].cases[0].phases.iter().flat_map(|phase| &phase.parts);
+    let cpu =
+        parts.filter(|part| part.cause == Cause::Account(Account::Cpu)).map(|part| part.ns).sum::<u64>();
+    assert_eq!(cpu, requests[94].root().accounts.get(Account::Cpu));
+}

@@ -53,7 +53,7 @@ fn threads_of_one_name(#[case] names: &[&str], #[case] expected: &str) {
 #[case::slept(Some((900, 1)), "for thread 900 (pool), which had the work and slept for 5.00 ms of it")]
 #[case::third(
     Some((901, 1)),
-    "for thread 900 (pool), which had the work and waited for thread 901, 2 wake-ups away, which slept for 5.00 ms of it"
+    "for thread 900 (pool), which had the work and waited for thread 901, which slept for 5.00 ms of it"
 )]
 #[case::computed(None, "for thread 900 (pool), which had the work")]
 fn a_thread_that_had_the_work(#[case] slept: Option<(u32, u32)>, #[case] expected: &str) {
