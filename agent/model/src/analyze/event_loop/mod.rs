@@ -313,24 +313,25 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Waits that ended for other requests are of what ended the next own one that did not: anything, or a time
-    /// limit where there is nothing else. Where all later ones did, too, what this one was for was there while
-    /// the thread ran.
+    /// Waits that ended for other requests are of what ended the next own one that did not. A time limit counts
+    /// where the request went on right after it: a loop has timers of its own, which tick at any time. Where
+    /// nothing is left, what this one was for was there while the thread ran.
     fn pass_on(&self, jobs: &[Job], reasons: &mut [Option<Reason>]) {
         let is_foreign = self.foreign(jobs);
-        let mut next: [Option<usize>; 2] = [None; 2];
+        let (mut next, mut has_later) = (None, false);
         for at in (0..self.polls.len()).rev() {
             let wait = self.polls[at];
             if reasons[at].is_some() {
-                next = [None; 2];
-            } else if !is_foreign[at] && wait.root != Some(self.id) {
-                // Perhaps what another request waited for, and perhaps not.
-            } else if !is_foreign[at] {
-                next[usize::from(wait.timed_out())] = Some(at);
-            } else {
-                let by = next.into_iter().flatten().next();
-                reasons[at] = Some(by.map_or(Reason::Unknown, Reason::Passed));
+                (next, has_later) = (None, false);
+                continue;
             }
+            if is_foreign[at] {
+                reasons[at] = Some(next.map_or(Reason::Unknown, Reason::Passed));
+            } else if wait.root == Some(self.id) && (!has_later || !wait.timed_out()) {
+                // What ended another request's wait is that one's, or not.
+                next = Some(at);
+            }
+            has_later = true;
         }
     }
 

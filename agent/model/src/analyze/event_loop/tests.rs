@@ -137,6 +137,18 @@ fn work_that_ended_before_the_wait_was_not_waited_for() {
     assert_eq!(seen.words(), BY_PEER);
 }
 
+/// A timer of the loop itself ended the second wait.
+#[test]
+fn a_tick_in_between_is_nothing_that_the_request_waited_for() {
+    let mut seen = server();
+    seen.waits.truncate(3);
+    seen.waits[1] = poll(53, 100, None);
+    seen.waits[2] = poll(104, 196, Some(90));
+    seen.arrivals = vec![51, 197];
+    let timed_out: Vec<bool> = seen.told().iter().map(|told| told.wait.timed_out()).collect();
+    assert_eq!(timed_out, [false, true, false]);
+}
+
 /// Only a wait that lasted up to its limit was ended by that.
 #[test]
 fn a_packet_from_elsewhere_is_no_time_limit() {
