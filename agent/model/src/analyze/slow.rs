@@ -47,8 +47,8 @@ pub struct Slow {
     pub excess_ns: i64,
     /// Parts that are not zero, largest first.
     pub parts: Vec<Excess>,
-    /// The thread that had its work during the longest wait, an event loop's; `blame` of that wait is what delayed
-    /// this thread.
+    /// The thread that had its work during the longest wait, an event loop's; `blame` of that wait is what
+    /// delayed this thread.
     pub given_to: Option<u32>,
     /// The longest wait inside it, of those of its largest cause, if there are any. None before
     /// [`Summary::add_waits`](super::Summary::add_waits).

@@ -3,7 +3,8 @@
 //! Such a wait ends whenever anything happens, mostly to another request, and the thread then waits again for
 //! what this one needs. Two signs tell. The thread woke another thread of its process, which later waits for
 //! more: until then that one had the work, and what it did is what the waits meanwhile were for. And where
-//! another request begins right after a wait, its arrival ended it: such a wait was for what ended a later one.
+//! another request begins right after a wait, its arrival ended it: such a wait was for what ended a later
+//! one.
 
 mod worker;
 
@@ -71,8 +72,8 @@ enum Reason {
     Unknown,
 }
 
-/// Whether the excess in poll is worth a look, given the parts of a request's excess and the whole, ns. Where a
-/// worker waited for a disk or a CPU, what the loop waited is that cause's.
+/// Whether the excess in poll is worth a look, given the parts of a request's excess and the whole, ns. Where
+/// a worker waited for a disk or a CPU, what the loop waited is that cause's.
 pub(super) fn is_worth(parts: impl Iterator<Item = (Cause, i64)>, excess_ns: i64) -> bool {
     let is_poll = |cause: Cause| cause == Cause::Account(Account::Poll) || matches!(cause, Cause::Helper(_));
     let poll_ns =
@@ -287,8 +288,8 @@ impl<'a> EventLoop<'a> {
         Some(Job { worker_tid, had: (at_ns, end_ns) })
     }
 
-    /// The waits that ended while another thread had the work are for that one, but for those that a later one
-    /// explains. A thread that is waited for ends the wait before it waits for more.
+    /// The waits that ended while another thread had the work are for that one, but for those that a later
+    /// one explains. A thread that is waited for ends the wait before it waits for more.
     fn cover(&self, job: &Job, reasons: &mut [Option<Reason>]) {
         let Job { worker_tid, had } = *job;
         let is_of_it = |at: &usize| {
@@ -313,9 +314,9 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Waits that ended for other requests are of what ended the next own one that did not. A time limit counts
-    /// where the request went on right after it: a loop has timers of its own, which tick at any time. Where
-    /// nothing is left, what this one was for was there while the thread ran.
+    /// Waits that ended for other requests are of what ended the next own one that did not. A time limit
+    /// counts where the request went on right after it: a loop has timers of its own, which tick at any time.
+    /// Where nothing is left, what this one was for was there while the thread ran.
     fn pass_on(&self, jobs: &[Job], reasons: &mut [Option<Reason>]) {
         let is_foreign = self.foreign(jobs);
         let (mut next, mut has_later) = (None, false);

@@ -96,8 +96,8 @@ pub struct Part {
 pub struct Evidence {
     /// Long waits of the request's own threads in that phase for that account.
     pub waits: Option<Waits>,
-    /// Further waits are not shown: a phase on another thread has the place of part of them, and which part is
-    /// not known.
+    /// Further waits are not shown: a phase on another thread has the place of part of them, and which part
+    /// is not known.
     pub left_out: bool,
     /// Long waits of other threads of its process during the phase, by thread, longest first.
     pub helpers: Vec<HelperWaits>,

@@ -112,8 +112,8 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Reads the requests three times, and once more if an excess includes a queue or waits in poll; all readings must give
-    /// the same requests, with what they are asked for.
+    /// Reads the requests three times, and once more if an excess includes a queue or waits in poll; all
+    /// readings must give the same requests, with what they are asked for.
     ///
     /// # Errors
     /// The first error of a reading.
