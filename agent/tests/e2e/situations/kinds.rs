@@ -245,7 +245,7 @@ pub(super) const KINDS: &[Kind] = &[
     .with(&["--max-threads", "8"]),
     // One loop serves several clients: most of its waits end as another one asks.
     kind("loop-worker", &["poll"], &["(embedder), which had the work and slept"], &["sleep"])
-        .never(&["ended by thread"])
+        .never(&["(client) ("])
         .with(SERVED)
         .quick(),
     kind("loop-peer", &["poll"], &["{reranker_pid} (reranker)"], &["poll"])
