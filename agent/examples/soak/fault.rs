@@ -1,6 +1,5 @@
 //! Requests that take longer for a known reason, so that what is said of them can be judged.
 
-use guestscope_base::clock;
 use std::{
     fs::OpenOptions,
     io::{self, Read as _, Write as _},
@@ -10,6 +9,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+use guestscope_base::clock;
 
 /// For so long.
 const LENGTH: Duration = Duration::from_millis(80);

@@ -107,6 +107,12 @@ pub(super) struct Look {
 
 /// The verb, for this part alone.
 pub(crate) fn verb(xtask: &mut Xtask, options: Options) -> Result<bool> {
+    let (agent, soak, folder) = prepared(xtask, "bench/soak")?;
+    soak_in(&folder, &Programs { agent, soak }, options)
+}
+
+/// The agent, the helper, and this folder below `target`, which is empty then.
+pub(super) fn prepared(xtask: &mut Xtask, folder: &str) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let toolchain = Toolchain::ensure(xtask)?;
     kernel::ensure(xtask);
     let agent = match built("GUESTSCOPE_BIN")? {
@@ -119,15 +125,15 @@ pub(crate) fn verb(xtask: &mut Xtask, options: Options) -> Result<bool> {
     };
     // It may take days: others may set things up meanwhile.
     xtask.cache.release();
-    let folder = xtask.workspace.target.join("bench/soak");
+    let folder = xtask.workspace.target.join(folder);
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
     fs::create_dir_all(&folder)?;
-    soak_in(&folder, &Programs { agent, soak }, options)
+    Ok((agent, soak, folder))
 }
 
-pub(super) fn example(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
+fn example(xtask: &Xtask, toolchain: &Toolchain) -> Result<PathBuf> {
     let mut build = xtask.workspace.cargo();
     build.args(["build", "--release", "--locked", "--package", artifact::AGENT, "--example", "soak"]);
     toolchain.apply(&mut build);

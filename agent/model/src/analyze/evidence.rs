@@ -91,7 +91,7 @@ impl<'a> Seen<'a> {
     fn finish(mut self) {
         let told = self.polls.take().map(|mut polls| polls.settle()).unwrap_or_default();
         for told in told {
-            self.keep_longest(*told.wait, told.given_to);
+            self.keep_longest(told.wait, told.given_to);
         }
         let longest = self.slow.longest_wait.as_ref();
         self.slow.waits_like_it =

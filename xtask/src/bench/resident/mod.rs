@@ -19,11 +19,8 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::{
-    built,
-    soak::{Helper, Look, Options, example, look, slope},
-};
-use crate::{Xtask, artifact, kernel, toolchain::Toolchain};
+use super::soak::{Helper, Look, Options, look, prepared, slope};
+use crate::Xtask;
 
 /// Programs at a time.
 const PROGRAMS: usize = 4;
@@ -47,23 +44,7 @@ struct Place {
 
 /// The verb, for this part alone.
 pub(super) fn verb(xtask: &mut Xtask, options: Options) -> Result<bool> {
-    let toolchain = Toolchain::ensure(xtask)?;
-    kernel::ensure(xtask);
-    let agent = match built("GUESTSCOPE_BIN")? {
-        Some(agent) => agent,
-        None => artifact::agent(xtask, &toolchain)?,
-    };
-    let soak = match built("GUESTSCOPE_SOAK_BIN")? {
-        Some(soak) => soak,
-        None => example(xtask, &toolchain)?,
-    };
-    // It may take days: others may set things up meanwhile.
-    xtask.cache.release();
-    let folder = xtask.workspace.target.join("bench/resident");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
+    let (agent, soak, folder) = prepared(xtask, "bench/resident")?;
     let place = Place { agent, soak, folder };
     let (mut agent, mut programs) = (place.start()?, Vec::new());
     let (looks, status) = place.watch(&mut agent, &mut programs, options)?;
@@ -76,7 +57,8 @@ impl Place {
     fn start(&self) -> Result<Helper> {
         let config = format!(
             "directory = '{}'\nsocket = '{}'\n[[programs]]\nexecutable = '{}'\n\
-             [[triggers]]\nslower_than = '50ms'\n[recorder]\nkeep = '{}MiB'\n[incidents]\nkeep = '{}MiB'\nper_hour = 60\nalike_for = '1m'\n",
+             [[triggers]]\nslower_than = '50ms'\n[recorder]\nkeep = '{}MiB'\n\
+             [incidents]\nkeep = '{}MiB'\nper_hour = 60\nalike_for = '1m'\n",
             self.folder.join("watch").display(),
             self.folder.join("socket").display(),
             self.soak.display(),

@@ -38,25 +38,18 @@ pub(super) struct Polls {
     within: Interval,
     /// At most so many waits of the request's threads, of workers, and arrivals are kept, of each.
     room: usize,
-    waits: Vec<Polled>,
+    /// Those in poll of its threads, also inside other requests.
+    waits: Vec<Wait>,
     workers: Vec<WorkerWait>,
     /// Threads that began other requests meanwhile, and when.
     arrivals: Vec<(u32, u64)>,
-}
-
-/// A wait in poll of one of its threads.
-#[derive(Clone, Debug, PartialEq)]
-struct Polled {
-    wait: Box<Wait>,
-    /// Another request had the thread then.
-    is_of_another: bool,
 }
 
 /// A wait in poll of the request, with what it was for in the places of what ended it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Told {
     /// The wait.
-    pub(super) wait: Box<Wait>,
+    pub(super) wait: Wait,
     /// The thread that had the request's work meanwhile: which thread ended the wait does not matter then.
     pub(super) given_to: Option<u32>,
 }
@@ -91,7 +84,7 @@ impl Polls {
 
     /// Takes a wait of the request. Returns whether it is kept until [`Polls::settle`].
     pub(super) fn take(&mut self, wait: &Wait) -> bool {
-        self.tids.contains(&wait.thread.tid) && self.keep(wait, false)
+        self.tids.contains(&wait.thread.tid) && self.keep(wait)
     }
 
     /// Takes a wait of any other request, or outside all: of its threads, or of others of its process.
@@ -101,16 +94,16 @@ impl Polls {
             return;
         }
         if self.tids.contains(&wait.thread.tid) {
-            self.keep(wait, true);
+            self.keep(wait);
         } else if wait.root.is_none() && self.workers.len() < self.room {
             self.workers.push(WorkerWait::new(wait));
         }
     }
 
-    fn keep(&mut self, wait: &Wait, is_of_another: bool) -> bool {
+    fn keep(&mut self, wait: &Wait) -> bool {
         let is_kept = wait.account == Account::Poll && wait.blocked_ns > 0 && self.waits.len() < self.room;
         if is_kept {
-            self.waits.push(Polled { wait: Box::new(wait.clone()), is_of_another });
+            self.waits.push(wait.clone());
         }
         is_kept
     }
@@ -128,22 +121,22 @@ impl Polls {
     pub(super) fn settle(&mut self) -> Vec<Told> {
         let (mut waits, mut workers) = (std::mem::take(&mut self.waits), std::mem::take(&mut self.workers));
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        waits.sort_by_key(|polled| (polled.wait.thread.tid, polled.wait.start_ns));
+        waits.sort_by_key(|wait| (wait.thread.tid, wait.start_ns));
         workers.sort_by_key(|wait| (wait.ready_ns, wait.tid));
         arrivals.sort_unstable();
         let mut told: Vec<Told> = Vec::with_capacity(waits.len());
-        for polls in waits.chunk_by(|one, next| one.wait.thread.tid == next.wait.thread.tid) {
-            let tid = polls[0].wait.thread.tid;
+        for polls in waits.chunk_by(|one, next| one.thread.tid == next.thread.tid) {
+            let tid = polls[0].thread.tid;
             let began = arrivals.iter().filter(|(on, _)| *on == tid).map(|(_, start_ns)| *start_ns);
-            let all: Vec<&Wait> = polls.iter().map(|polled| &*polled.wait).collect();
+            let all: Vec<&Wait> = polls.iter().collect();
             let event_loop = EventLoop::new((tid, self.id), self.within, all, &workers, began);
             let reasons = event_loop.reasons();
-            let own = polls.iter().zip(reasons).filter(|(polled, _)| !polled.is_of_another);
-            told.extend(own.map(|(polled, reason)| match reason {
-                Some(Reason::Given(to, blame)) => Told::given(&polled.wait, to, blame),
-                Some(Reason::Passed(by)) => Told::passed(&polled.wait, &polls[by].wait),
-                Some(Reason::Unknown) => Told::passed(&polled.wait, &Wait::default()),
-                None => Told { wait: polled.wait.clone(), given_to: None },
+            let own = polls.iter().zip(reasons).filter(|(wait, _)| wait.root == Some(self.id));
+            told.extend(own.map(|(wait, reason)| match reason {
+                Some(Reason::Given(to, blame)) => Told::given(wait, to, blame),
+                Some(Reason::Passed(by)) => Told::passed(wait, &polls[by]),
+                Some(Reason::Unknown) => Told::passed(wait, &Wait::default()),
+                None => Told { wait: wait.clone(), given_to: None },
             }));
         }
         told
@@ -161,7 +154,7 @@ impl Told {
             io: None,
             ..wait.clone()
         };
-        Self { wait: Box::new(wait), given_to: Some(to) }
+        Self { wait, given_to: Some(to) }
     }
 
     fn passed(wait: &Wait, by: &Wait) -> Self {
@@ -178,7 +171,7 @@ impl Told {
             io: by.io.clone(),
             ..wait.clone()
         };
-        Self { wait: Box::new(ended), given_to: None }
+        Self { wait: ended, given_to: None }
     }
 }
 

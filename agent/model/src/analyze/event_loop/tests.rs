@@ -69,7 +69,7 @@ impl Seen {
         polls.settle()
     }
 
-    /// Of each own wait, in the order of time.
+    /// What is told of each own wait, in the order of time.
     fn words(&self) -> Vec<Words> {
         let word = |told: Told| {
             let delayed = told.wait.blame.map(|blame| (blame.tid, blame.account, blame.depth, blame.ns / MS));
